@@ -54,8 +54,9 @@ def new_parser() -> Parser:
         "--hours",
         metavar="H",
         type=positive,
-        help="shorten training so that the whole run takes at most H hours on this machine's processor; not possible "
-        "on a GPU, for which there are no forecasts",
+        help="train on as many questions and in as many steps as fit into a run of H hours on this machine's "
+        "processor, up to the recipe's epochs over all labelled questions (default: the recipe's own, and more "
+        "questions if they fit into an hour); not possible on a GPU, for which there are no forecasts",
     )
     return parser
 

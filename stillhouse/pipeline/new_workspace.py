@@ -28,8 +28,9 @@ from stillhouse.pipeline.recipe_choice import (
     unfit,
 )
 from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
-from stillhouse.pipeline.run_forecast import fit_into, forecast, shortfalls, why_none, why_unseen, with_settings
+from stillhouse.pipeline.run_forecast import forecast, shortfalls, why_none, why_unseen, with_settings
 from stillhouse.pipeline.start_model import counted, unsuited
+from stillhouse.pipeline.training_amount import described, fit_into, usual
 from stillhouse.pipeline.workspace import make_workspace, refuse_missing
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
             warn(line)
     if not recipe:
         show(describe_start(start))
-    recipe = recipe or chosen
+    named, recipe = recipe is not None, recipe or chosen
     for line in describe_questions(fits, look):
         show(line)
     if parts := describe_parts(fits, memory):
@@ -86,8 +87,9 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
     stops = shortfalls(whole, look)
     for line in stops:
         warn(line)
-    shorter, time = timed(whole, look, hours, why)
-    make_workspace(folder, source, recipe, with_settings(own, shorter))
+    amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
+    time = timed(with_settings(whole, amount), look, why)
+    make_workspace(folder, source, recipe, with_settings(own, amount))
     return [WOULD_STOP] if stops else time
 
 
@@ -135,14 +137,13 @@ def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:
         return None, str(error)
 
 
-def timed(whole: Recipe, look: FirstLook | None, hours: float | None, why: str) -> tuple[Settings, list[str]]:
-    """The settings with which a run of the recipe `whole` fits into `hours`, and lines with its expected time.
+def timed(whole: Recipe, look: FirstLook | None, why: str) -> list[str]:
+    """Lines on how much a run of the recipe `whole` trains, and how long it takes.
 
     Without a look, `why` is the reason for that.
     """
-    shorter = fit_into(hours, whole, look, why) if hours else NOTHING
-    whole = with_settings(whole, shorter)
+    lines = described(whole, look)
     if found := forecast(whole, look):
-        return shorter, found.lines()
+        return [*lines, *found.lines()]
     why = why_none(configs(whole, "recipe"), look) or why
-    return shorter, [f"no forecast of how long the run will take: {why}"]
+    return [*lines, f"no forecast of how long the run will take: {why}"]

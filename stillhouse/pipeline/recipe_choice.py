@@ -184,7 +184,7 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     """One line on what was found in a source and what follows from it; `own` holds the settings of `fitted`."""
     number = f"{look.passages:,} passage{'s' * (look.passages != 1)}"
     number = number if look.whole else f"at least {number}"
-    questions = _questions(recipe, look)
+    questions = _questions(look)
     if own.get("ingest", {}).get("queries") == "pairs":
         questions += ", so the corpus makes them"
     lengths = f"95 % with at most {look.tokens:,} tokens"
@@ -200,7 +200,7 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     return line
 
 
-def _questions(recipe: str, look: FirstLook) -> str:
+def _questions(look: FirstLook) -> str:
     """The judged questions of each split, as words."""
     names = {"train": "training", "dev": "dev", "test": "test"}
     counts = [f"{look.questions[split]:,} {name}" for split, name in names.items() if look.questions.get(split)]
@@ -209,9 +209,6 @@ def _questions(recipe: str, look: FirstLook) -> str:
         return f"at least {found}"
     if counts and not look.labelled:
         return f"{found}, but none to train on"
-    most = load_recipe(find_recipe(recipe)).get("ingest", {}).get("max_train_queries")
-    if most and look.questions.get("train", 0) > most:
-        return f"{found}, of which training uses {most:,} (ingest.max_train_queries)"
     return found
 
 

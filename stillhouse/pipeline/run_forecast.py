@@ -1,4 +1,4 @@
-"""Forecasts a run from a first look at its source: its time, how it fits into a given time, and why it would stop."""
+"""Forecasts a run from a first look at its source: its time, and why it would stop."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ from stillhouse.pipeline.start_model import config_of, place_of
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
-FEWEST_STEPS = 10
-"""A training with fewer steps is not worth its measurements."""
-NEAR = 1.05
-"""A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
-HALVINGS = 8
-"""How often the share of training that fits is narrowed down: to less than a hundredth."""
 FILLED = 0.7
 """The share of its tokens that a piece of a split passage has on average: 88 of 126 on SQuAD's articles."""
 PAIRS_A_PASSAGE = 2
@@ -120,7 +114,7 @@ def _split(look: FirstLook, tokens: int | None) -> FirstLook:
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
     """The number of queries in each split after `ingest`."""
     found = _renamed(ingest, look)
-    if _makes_pairs(ingest, look):
+    if makes_pairs(ingest, look):
         made = PAIRS_A_PASSAGE * look.passages
         made = min(made, ingest.max_pair_queries or made)
         dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
@@ -169,7 +163,7 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
             "add text to it, or lower validate.min_passages in params.yaml"
         )
     generated = any("generated" in use.inputs for use in graph_of(recipe) if use.name == "ingest")
-    if generated or _makes_pairs(ingest, look):
+    if generated or makes_pairs(ingest, look):
         return found
     queries = _queries(ingest, look)
     if queries["test"] < least.min_test_queries and not ingest.test_queries:
@@ -186,7 +180,7 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
     return found
 
 
-def _makes_pairs(ingest: Any, look: FirstLook) -> bool:
+def makes_pairs(ingest: Any, look: FirstLook) -> bool:
     return bool(ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled))
 
 
@@ -207,52 +201,3 @@ def _weights(start: Any) -> tuple[int, str]:
 def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """A recipe with these settings, by section, in place of its own."""
     return {**recipe, **{name: {**recipe.get(name, {}), **values} for name, values in own.items()}}
-
-
-def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = "") -> dict[str, dict[str, int]]:
-    """Settings, by section, with which a run takes at most `hours`: its trainings get fewer steps.
-
-    Raises `InputError` if the other steps alone take longer, and if no forecast can be made. Without a look, `why` is
-    the reason for that.
-    """
-    expected = forecast(recipe, look)
-    if expected is None:
-        why = why_none(configs(recipe, "recipe"), look) or why
-        raise InputError(
-            "--hours needs a source to look at and a base model on this machine that runs on its processor"
-            f"{f' ({why})' if why else ''}; leave --hours out, and set `max_steps` in params.yaml"
-        )
-    budget = hours * 3600
-    if expected.total <= budget:
-        return {}
-    longest, fewer = 0.0, _shortened(0.0, recipe, expected)
-    least = _total(recipe, fewer, look)
-    if least > budget * NEAR:
-        raise InputError(
-            f"the run takes about {in_words(least)} on this machine, however little it trains; give --hours "
-            f"{math.ceil(least / 360) / 10:.1f}, or a smaller fetch_model.passage_length"
-        )
-    for halving in range(1, HALVINGS):
-        more = _shortened(longest + 0.5**halving, recipe, expected)
-        if _total(recipe, more, look) <= budget:
-            longest, fewer = longest + 0.5**halving, more
-    return fewer
-
-
-def _shortened(share: float, recipe: Recipe, expected: Forecast) -> dict[str, dict[str, int]]:
-    """The settings, by section, with which every training has this share of its steps, but not too few.
-
-    A language-model head keeps its steps: one that learned too little would stop the run.
-    """
-    settings = configs(recipe, "recipe")
-    steps = {
-        use.section: expected.steps[use.name]
-        for use in graph_of(recipe)
-        if use.step_name in TRAININGS and getattr(settings[use.name], "trainable", "all") == "all"
-    }
-    return {name: {"max_steps": max(min(FEWEST_STEPS, most), int(share * most))} for name, most in steps.items()}
-
-
-def _total(recipe: Recipe, own: Mapping[str, Mapping[str, Any]], look: FirstLook | None) -> float:
-    found = forecast(with_settings(recipe, own), look)
-    return found.total if found else math.inf

@@ -1,13 +1,16 @@
-"""Forecasting the time of a run: it counts queries as `ingest` makes them, and a run fits into the given hours."""
+"""Forecasting the time of a run, and training as much as fits into the given hours."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
@@ -15,10 +18,12 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import FirstLook, look_at
 from stillhouse.pipeline import first_run_times, run_forecast
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
-from stillhouse.pipeline.run_forecast import fit_into, forecast, scale_of_look, with_settings
+from stillhouse.pipeline.run_forecast import forecast, scale_of_look, with_settings
+from stillhouse.pipeline.training_amount import NEAR, fit_into, usual
 
 LABELLED = load_recipe(find_recipe("labelled"))
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
+EPOCHS = {"retriever_1": 8, "retriever_2": 5, "distilled": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -88,8 +93,50 @@ def test_a_run_fits_into_its_hours_by_training_less(share: float) -> None:
     assert {name: fitted.seconds[name] for name in others} == {name: whole.seconds[name] for name in others}
 
 
-def test_ample_hours_change_nothing_and_too_few_are_refused() -> None:
-    assert fit_into(100, LABELLED, LARGE) == {}
+def few(train: int) -> FirstLook:
+    return dataclasses.replace(LARGE, questions={**LARGE.questions, "train": train})
+
+
+@given(st.integers(1, 20_000), st.lists(st.floats(0.3, 12), min_size=2, max_size=2))
+def test_more_hours_never_train_less_and_all_are_kept(train: int, hours: list[float]) -> None:
+    seen: list[list[int]] = []
+    for given_hours in sorted(hours):
+        run = with_settings(LABELLED, fit_into(given_hours, LABELLED, few(train)))
+        found = forecast(run, few(train))
+        assert found is not None and found.total <= 3600 * given_hours * NEAR
+        used = scale_of_look(configs(run, "recipe"), few(train)).queries["train"]
+        assert all(found.steps[name] <= max(1, round(EPOCHS[name] * used / min(32, used))) for name in EPOCHS)
+        seen.append([used, *(found.steps[name] for name in EPOCHS)])
+    assert all(less <= more for less, more in zip(*seen))
+
+
+def test_ample_hours_use_every_question_for_all_epochs() -> None:
+    own = fit_into(100, LABELLED, few(8_000))
+    assert own["ingest"] == {"max_train_queries": None}
+    assert {name: own[name]["max_steps"] for name in EPOCHS} == {name: n * 8_000 // 32 for name, n in EPOCHS.items()}
+    assert fit_into(100, LABELLED, few(200)) == {}, "all epochs over all of them are in the recipe"
+
+
+def test_without_hours_only_more_questions_make_a_run_longer() -> None:
+    """Within an hour, in proportion: each is read as often as in the recipe."""
+    assert usual(LABELLED, few(2_000)) == usual(LABELLED, few(300)) == {}
+    assert usual(LABELLED, few(2_400))["retriever_2"] == {"max_steps": 120}
+    many = usual(LABELLED, few(100_000))
+    found = forecast(with_settings(LABELLED, many), few(100_000))
+    assert found is not None and 3500 < found.total <= 3600
+    assert many["ingest"]["max_train_queries"] == pytest.approx(20 * many["retriever_1"]["max_steps"], rel=0.01)
+    slow = dataclasses.replace(few(100_000), passages=1_000_000)
+    assert usual(LABELLED, slow) == {}, "the recipe alone takes longer"
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "simlm", "micro"])
+def test_ample_hours_change_no_training_on_made_questions_or_of_a_paper(name: str) -> None:
+    recipe = with_settings(load_recipe(find_recipe(name)), {"fetch_model": {"model": STARTS["here"]}})
+    assert fit_into(10_000, recipe, dataclasses.replace(LARGE, questions={"test": 500})) == {}
+    assert name == "unlabelled" or fit_into(10_000, recipe, LARGE) == {}
+
+
+def test_too_few_hours_are_refused() -> None:
     with pytest.raises(InputError, match="however little it trains; give --hours") as refused:
         fit_into(0.02, LABELLED, LARGE)
     [hours] = re.findall(r"--hours ([0-9.]+)", str(refused.value))

@@ -1,0 +1,179 @@
+"""How much a run trains: as many questions and steps as fit into the given hours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.duration import in_words
+from stillhouse.pipeline.first_run_times import TRAININGS, Scale, steps_of
+from stillhouse.pipeline.graph import GRAPH, GRAPHS, graph_of
+from stillhouse.pipeline.recipes import Recipe, configs
+from stillhouse.pipeline.run_forecast import forecast, makes_pairs, scale_of_look, why_none, with_settings
+from stillhouse.pipeline.uses import Use
+
+if TYPE_CHECKING:
+    from stillhouse.corpus.first_look import FirstLook
+
+Amount = Mapping[str, Mapping[str, int | None]]
+"""Settings by section: `max_steps` of trainings, and `max_train_queries` of `ingest`."""
+
+PAPERS = next(iter(GRAPHS))
+"""The graph of the papers' runs, also of a recipe that names none."""
+USUAL_HOURS = 1.0
+"""What a run is extended to if nobody gave hours."""
+FEWEST_STEPS = 10
+"""A training with fewer steps is not worth its measurements."""
+NEAR = 1.05
+"""A run that takes up to this much longer than requested still fits: the forecast is no more precise."""
+BROUGHT = (
+    "2,000 questions instead of 300 brought 0.018 of RR@10 on MedQuAD and nothing on SQuAD passages, and nobody has "
+    "measured more (docs/findings.md)"
+)
+"""What more training brought where it was measured."""
+HALVINGS = 10
+"""How often the share of training that fits is narrowed down: to a thousandth of what is possible."""
+
+
+def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = "") -> Amount:
+    """The settings with which a run trains for as much of `hours` as its questions and epochs allow.
+
+    A run that would take longer gets fewer steps; one that would take less reads more questions in more steps. Raises
+    `InputError` if the other steps alone take longer, and if no forecast can be made. Without a look, `why` is the
+    reason for that.
+    """
+    expected = forecast(recipe, look)
+    if expected is None or look is None:
+        why = why_none(configs(recipe, "recipe"), look) or why
+        raise InputError(
+            "--hours needs a source to look at and a base model on this machine that runs on its processor"
+            f"{f' ({why})' if why else ''}; leave --hours out, and set `max_steps` in params.yaml"
+        )
+    amounts, budget = Amounts(recipe, look), hours * 3600
+    if expected.total <= budget:
+        return amounts.largest(1.0, amounts.most, budget)
+    if (least := amounts.seconds(0.0)) > budget * NEAR:
+        raise InputError(
+            f"the run takes about {in_words(least)} on this machine, however little it trains; give --hours "
+            f"{math.ceil(least / 360) / 10:.1f}, or a smaller fetch_model.passage_length"
+        )
+    return amounts.largest(0.0, 1.0, budget)
+
+
+def usual(recipe: Recipe, look: FirstLook | None) -> Amount:
+    """The settings with which a run uses more of its questions than the recipe within `USUAL_HOURS`, each as often.
+
+    None if the recipe itself takes longer, or if no forecast can be made.
+    """
+    expected, budget = forecast(recipe, look), USUAL_HOURS * 3600
+    if expected is None or look is None or expected.total > budget:
+        return {}
+    amounts = Amounts(recipe, look)
+    return amounts.largest(1.0, amounts.all_questions, budget)
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much a recipe can train on a source, as a share of the recipe's own steps.
+
+    A share above 1 also uses more questions.
+    """
+
+    recipe: Recipe
+    look: FirstLook
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        return configs(self.recipe, "recipe")
+
+    @cached_property
+    def trainings(self) -> list[Use]:
+        """Those that may take fewer or more steps. A language-model head that learned too little would stop the run."""
+        uses = (use for use in graph_of(self.recipe) if use.step_name in TRAININGS)
+        return [use for use in uses if getattr(self.settings[use.name], "trainable", "all") == "all"]
+
+    @property
+    def grows(self) -> bool:
+        """Whether a share above 1 exists: not of made questions, of an unknown number, or of a paper's run."""
+        labelled = not makes_pairs(self.settings["ingest"], self.look)
+        return labelled and self.look.whole and self.recipe.get(GRAPH, PAPERS) != PAPERS
+
+    @property
+    def all_questions(self) -> float:
+        """The share that uses every question; 1 if the recipe does."""
+        used = self.settings["ingest"].max_train_queries
+        return max(1.0, self.scale(None).queries["train"] / used) if used and self.grows else 1.0
+
+    @property
+    def most(self) -> float:
+        """The share at which every training reaches its epochs over all questions."""
+        if not self.grows:
+            return 1.0
+        scale = self.scale(None)
+        limits = [self.limit(use, scale) / (self.settings[use.name].max_steps or math.inf) for use in self.trainings]
+        return max(1.0, self.all_questions, *limits)
+
+    def scale(self, questions: int | None) -> Scale:
+        """The scale of a run that uses at most so many train questions."""
+        ingest = replace(self.settings["ingest"], max_train_queries=questions)
+        return scale_of_look(self.settings | {"ingest": ingest}, self.look)
+
+    def limit(self, use: Use, scale: Scale) -> int:
+        """The steps of a training's epochs; without a number of epochs, those of the recipe."""
+        config = self.settings[use.name]
+        return steps_of(use.step_name, replace(config, max_steps=None) if config.epochs else config, scale)
+
+    def of(self, share: float) -> Amount:
+        """The settings of a share; none for those that are the recipe's."""
+        used = self.settings["ingest"].max_train_queries
+        more = min(share, self.all_questions)
+        asked = used if more <= 1 else int(more * used) if more < self.all_questions else None
+        scale = self.scale(asked)
+        found: dict[str, dict[str, int | None]] = {} if asked == used else {"ingest": {"max_train_queries": asked}}
+        for use in self.trainings:
+            config = self.settings[use.name]
+            steps = steps_of(use.step_name, config, scale)
+            if share < 1:
+                found[use.section] = {"max_steps": max(min(FEWEST_STEPS, steps), int(share * steps))}
+            elif config.max_steps and (longer := min(self.limit(use, scale), int(share * config.max_steps))) > steps:
+                found[use.section] = {"max_steps": longer}
+        return found
+
+    def seconds(self, share: float) -> float:
+        """The time of a run with this share."""
+        found = forecast(with_settings(self.recipe, self.of(share)), self.look)
+        return found.total if found else math.inf
+
+    def largest(self, low: float, high: float, budget: float) -> Amount:
+        """The settings of the largest share from `low` to `high` with which a run takes at most `budget` seconds."""
+        if self.seconds(high) <= budget:
+            return self.of(high)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.seconds(middle) <= budget else (low, middle)
+        return self.of(low)
+
+
+def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
+    """A line on the labelled questions and the steps of a run, and one on what more time would bring."""
+    if look is None or makes_pairs(configs(recipe, "recipe")["ingest"], look):
+        return []
+    amounts = Amounts(recipe, look)
+    scale, there = amounts.scale(amounts.settings["ingest"].max_train_queries), amounts.scale(None).queries["train"]
+    used, number = scale.queries["train"], f"{there:,}" if look.whole else f"at least {there:,}"
+    steps = [
+        f"{steps_of(use.step_name, amounts.settings[use.name], scale):,} of {use.name}" for use in amounts.trainings
+    ]
+    of = f"all {number}" if used == there else f"{used:,} of {number}"
+    lines = [f"training uses {of} questions; steps: {', '.join(steps)}"]
+    if amounts.grows and (longest := amounts.seconds(amounts.most)) < math.inf:
+        lines.append(
+            f"more time trains longer, up to --hours {math.ceil(longest / 360) / 10:.1f}: {BROUGHT}"
+            if amounts.most > 1
+            else "more time would not train longer, more questions would"
+        )
+    return lines

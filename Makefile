@@ -3,7 +3,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
-EXTRAS ?= cpu,validation,platform,s3,ssh,metrics,serve,sample,tune,dev
+EXTRAS ?= dvc,kubeflow,s3,ssh,tune,dev
 comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1

@@ -1,9 +1,10 @@
-"""The wheel alone, with what it requires and nothing else, outside a clone: a run, a search and a service."""
+"""The wheel alone, with what it requires and nothing else, outside a clone: README's first commands, and extras."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,13 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
+from documented_commands import ROOT, section
 from packaging.requirements import Requirement
 from ports import free_port, wait_for
+from small_workspaces import shrink, write_corpus
 
-ROOT = Path(__file__).resolve().parents[1]
+from stillhouse.kubeflow.pipelines import image
 
 
 def required(names: list[str]) -> set[str]:
@@ -65,27 +69,40 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_the_wheel_alone_trains_searches_and_serves(bin: Path, tmp_path: Path) -> None:
-    stillhouse = bin / "stillhouse"
-    said = run(stillhouse, "new", "work", "--source", "sample", "--recipe", "micro", cwd=tmp_path)
-    assert "cd work && stillhouse run" in said
-    work = tmp_path / "work"
-    run(stillhouse, "run", cwd=work)
-    asked = "why do ships carry accurate clocks"
-    answer = json.loads(run(stillhouse, "search", "--json", "--top", 3, asked, cwd=work))
-    assert [hit["rank"] for hit in answer["hits"]] == [1, 2, 3]
+def test_the_first_commands_of_readme_need_the_wheel_alone(bin: Path, tmp_path: Path) -> None:
+    """As typed, but the run is made small, and the service has a free port."""
+    write_corpus(tmp_path / "path/to/corpus")
+    installed, new, cd, *rest = (shlex.split(one.text, comments=True) for one in section("README.md", "Stillhouse"))
+    assert installed == ["pip", "install", "stillhouse"]
+    work = tmp_path / cd[1]
+    said = run(bin / new[0], *new[1:], cwd=tmp_path)
+    assert f"cd {cd[1]} && stillhouse run" in said
+    shrink(work)
+    trained, search, serve = ([bin / words[0], *words[1:]] for words in rest if words[0] == "stillhouse")
+    run(*trained, cwd=work)
+    hits = json.loads(run(*search[:2], "--json", *search[2:], cwd=work))["hits"]
+    assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1)) and len(hits) > 2
     port = free_port()
-    words = [str(stillhouse), "serve", "--port", str(port)]
-    with subprocess.Popen(words, cwd=work, env=environment(work)) as service:
+    with subprocess.Popen([*serve, "--port", str(port)], cwd=work, env=environment(work)) as service:
         try:
             wait_for(port)
-            body = json.dumps({"query": asked, "top": 3}).encode()
+            body = json.dumps({"query": " ".join(search[2:]), "top": len(hits)}).encode()
             request = Request(f"http://127.0.0.1:{port}/search", body, {"Content-Type": "application/json"})
-            with urlopen(request, timeout=30) as response:
-                served = json.load(response)
+            with urlopen(request, timeout=60) as response:
+                served = json.load(response)["hits"]
         finally:
             service.terminate()
-    assert [hit["passage_id"] for hit in served["hits"]] == [hit["passage_id"] for hit in answer["hits"]]
+    assert [hit["passage_id"] for hit in served] == [hit["passage_id"] for hit in hits]
+
+
+def test_every_place_names_the_same_version(bin: Path) -> None:
+    [version] = {
+        run(bin / "stillhouse", "--version").split()[1],
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"],
+        yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"],
+        image.DEFAULT.split(":")[1],
+    }
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
-EXTRAS ?= cpu,validation,platform,s3,ssh,metrics,serve,sample,tune,dev
+EXTRAS ?= dvc,kubeflow,s3,ssh,tune,dev
 comma = ,
 INSTALLED = $(VENV)/installed-$(subst $(comma),-,$(EXTRAS))
+# Where no GPU is seen, PyTorch's own index has a build without 3 GB of CUDA; TORCH_INDEX= takes that of pip's index.
+TORCH_INDEX ?= $(shell command -v nvidia-smi >/dev/null || echo https://download.pytorch.org/whl/cpu)
+ANSWERS = import signal, sys, urllib.request; signal.alarm(4); urllib.request.urlopen(sys.argv[1])
 RUN = PATH="$(abspath $(VENV))/bin:$$PATH" HF_HUB_OFFLINE=1
 
 # Files of tests run side by side, each on one core: of several threads PyTorch would take all cores for every one. One more
@@ -88,6 +91,9 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	@[ -z "$(TORCH_INDEX)" ] || { ($(VENV)/bin/python -c "$(ANSWERS)" "$(TORCH_INDEX)/torch/") 2>/dev/null \
+	&& $(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --index-url "$(TORCH_INDEX)" torch; } \
+	|| echo "$(TORCH_INDEX) cannot be reached: installing PyTorch from pip's own index"
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	touch $@
 

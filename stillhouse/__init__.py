@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stillhouse.search.searcher import Hit as Hit
     from stillhouse.search.searcher import Searcher as Searcher
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "stillhouse.pipeline.api.corpora": ("ingest_passages",),

@@ -20,7 +20,7 @@ from stillhouse.models.acceleration.threads import prepare_threads
 from stillhouse.pipeline.steps.registry import steps
 
 COMMANDS = {
-    "new": ("creates a workspace: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
+    "new": ("creates a workspace: a recipe and dvc.yaml", "stillhouse.cli.new"),
     "models": ("lists good base models", "stillhouse.cli.models"),
     "run": ("runs a recipe, or one of its stages", "stillhouse.cli.run"),
     "compare": ("compares pre-training objectives in one table and one page", "stillhouse.cli.compare"),
@@ -98,7 +98,7 @@ def overview() -> str:
         "Turns a text corpus into a distilled dense retriever and its search index.\n\n"
         f"commands:\n{listed[1]}\n\n"
         f"steps, in the order of a full run:\n{listed[0]}\n\n"
-        "Start with `stillhouse new FOLDER --source SOURCE`, then `cd FOLDER && dvc repro`.\n"
+        "Start with `stillhouse new FOLDER --source SOURCE`, then `cd FOLDER && stillhouse run`.\n"
         "`stillhouse COMMAND --help` explains a command, its folders and its settings.\n\n"
         "exit codes: 0 done, 1 crash, 2 bad input, 3 validation failed, 4 promotion refused, 130 interrupted"
     )

@@ -10,12 +10,13 @@ from contextlib import suppress
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.new_workspace import WOULD_STOP, make
 from stillhouse.pipeline.parser import Parser, output_folder, source_text
+from stillhouse.pipeline.workspace import with_dvc
 
 
 def new_parser() -> Parser:
     parser = Parser(
         "new",
-        "Creates a workspace: params.yaml (a recipe for your source), dvc.yaml and a DVC repository.",
+        "Creates a workspace: params.yaml (a recipe for your source), dvc.yaml and, with DVC, its repository.",
         "examples:\n"
         "  stillhouse new trial --source sample\n"
         "  stillhouse new manuals --source ~/manuals\n"
@@ -23,7 +24,7 @@ def new_parser() -> Parser:
         "  stillhouse new manuals --source ~/manuals --model ~/models/bert\n"
         "  stillhouse new manuals --source ~/manuals --model auto\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
-        "  cd manuals && dvc repro\n\n"
+        "  cd manuals && stillhouse run\n\n"
         "Without --recipe, the base model and the source decide: `language-model` for a bare language model, which is\n"
         "pre-trained first; for a retriever `labelled` if the source has training questions, `unlabelled` if not.\n"
         "The command says how long the run will take, stage by stage, or why it cannot: the base model is not on\n"
@@ -82,5 +83,5 @@ def main(argv: Sequence[str]) -> int:
     folder = shlex.quote(str(arguments.folder))
     then = "Then:" if time == [WOULD_STOP] else "Next:"
     show(f"created {folder}; its settings are in params.yaml", *time, then)
-    show(f"    cd {folder} && dvc repro")
+    show(f"    cd {folder} && {'dvc repro' if with_dvc() else 'stillhouse run'}")
     return 0

@@ -272,7 +272,7 @@ def _platform() -> None:
     try:
         import kfp  # noqa: F401
     except ImportError:
-        raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[platform]'") from None
+        raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[kubeflow]'") from None
 
 
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {

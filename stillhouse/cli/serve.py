@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ TOKEN = "STILLHOUSE_SERVE_TOKEN"
 CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
 """Environment variable with the key that hashes client ids in the query log; by default, the log's folder holds a
 key."""
-NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 LOOK_ELSEWHERE = 30.0
 """Seconds between two checks of a repository."""
 EXAMPLES = f"""\
@@ -151,9 +149,6 @@ def serve_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     arguments = serve_arguments(argv)
     limits = check(arguments)
-    for package in NEEDED:
-        if find_spec(package) is None:
-            raise InputError(f"`stillhouse serve` needs {package}: pip install 'stillhouse[serve]'")
     with environment(arguments):
         serve(arguments, limits)
     return 0

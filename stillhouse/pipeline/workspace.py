@@ -1,4 +1,4 @@
-"""Makes a workspace: a recipe as params.yaml, its dvc.yaml, and a DVC repository that needs no git."""
+"""Makes a workspace: a recipe as params.yaml, its dvc.yaml, and, if DVC is installed, its repository without git."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,8 @@ def make_workspace(
     workspace already or holds what `dvc repro` would replace, for a source that does not exist, and for an unknown
     recipe or setting.
     """
-    try:
-        with doing("loading DVC"):
-            from dvc.repo import Repo
-            from ruamel.yaml import YAML
-    except ImportError:
-        raise InputError("`stillhouse new` needs DVC: pip install 'stillhouse[platform]'") from None
+    from ruamel.yaml import YAML
+
     refuse_taken(folder)
     path = find_recipe(recipe)
     original = load_recipe(path)
@@ -71,17 +68,27 @@ def make_workspace(
 
     make_folder(folder)
     before = [name for name in IGNORED if (folder / name).exists()]
-    with _quiet_dvc(), doing("making a DVC repository"):
-        Repo.init(str(folder), no_scm=True).close()
-    with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
-        file.write("    analytics = false\n")
+    if with_dvc():
+        with _quiet_dvc(), doing("making a DVC repository"):
+            from dvc.repo import Repo
+
+            Repo.init(str(folder), no_scm=True).close()
+        with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
+            file.write("    analytics = false\n")
     for name, lines in IGNORED.items():
+        if not (folder / name).parent.is_dir():  # .dvc, without DVC
+            continue
         if name not in before:
             (folder / name).unlink(missing_ok=True)  # DVC's own, which contains only a comment
         add_lines(folder / name, lines)
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         round_trip.dump(text, file)
     (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")
+
+
+def with_dvc() -> bool:
+    """Whether the extra `dvc` is installed; without it, `stillhouse run` runs a workspace."""
+    return find_spec("dvc") is not None
 
 
 def refuse_taken(folder: Path) -> None:

@@ -112,7 +112,7 @@ def _workspace(folder: Path) -> Iterator[Any]:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
     except ImportError:
-        raise InputError("releases need DVC: pip install 'stillhouse[platform]'") from None
+        raise InputError("releases need DVC: pip install 'stillhouse[dvc]'") from None
     logging.getLogger("dvc").setLevel(logging.ERROR)
     here = Path.cwd()
     os.chdir(folder)  # DVC reads dvc.yaml's templates relative to the current folder

@@ -104,7 +104,7 @@ def test_a_component_can_be_loaded_and_runs_its_stage(name: str) -> None:
     assert set(component.component_spec.outputs) == {"folder", "metrics", "page", "Output"}
     container = component.component_spec.implementation.container
     words = " ".join(container.command)
-    assert container.image == "stillhouse:0.1.0" and "pip" not in words
+    assert container.image == "stillhouse:0.2.0" and "pip" not in words
     source = words[words.index(f"def {name}(") :]
     assert len(source) < 1024 and f'run_stage("{name}", locals())' in source
 

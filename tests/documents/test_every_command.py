@@ -80,12 +80,15 @@ def test_targets_and_variables_of_make_exist(text: str) -> None:
 def test_packages_to_install_are_extras_and_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    known = {re.split(r"[\[<>=]", line)[0] for lines in extras.values() for line in lines}
+    wanted = [*project["dependencies"], *(line for lines in extras.values() for line in lines)]
+    known = {re.split(r"[\[<>=]", line)[0] for line in wanted} | {project["name"]}
     found = [one.text.split()[2:] for one in every_command() if one.program == "pip"]
     assert found
     for words in found:
-        for word in (word.strip("'\"") for word in words if not word.startswith("-")):
-            extra = re.fullmatch(r"stillhouse\[(\w+)\]", word)
-            assert extra[1] in extras if extra else re.split("[<>=]", word)[0] in known, word
+        for word in (word.strip("'\"") for word in words if not word.startswith("-") and "://" not in word):
+            if extra := re.fullmatch(r"stillhouse\[([\w,]+)\]", word):
+                assert set(extra[1].split(",")) <= extras.keys(), word
+            else:
+                assert re.split("[<>=]", word)[0] in known, word
             if re.search("[<>=]", word):
-                assert word in [line for lines in extras.values() for line in lines], word
+                assert word in wanted, word

@@ -11,9 +11,9 @@ from rendered_overlays import EVERY_OVERLAY, Resource, pod_specs, with_component
 
 BY_DIGEST = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 BUILT_HERE = {
-    "stillhouse-ops:0.1.0": "built by `make images`; a registry says its digest, which an overlay of one's own names",
-    "stillhouse:0.1.0-cpu": "the same",
-    "stillhouse:0.1.0": "the same; and each TrainJob brings the image of its run in the runtime's place",
+    "stillhouse-ops:0.2.0": "built by `make images`; a registry says its digest, which an overlay of one's own names",
+    "stillhouse:0.2.0-cpu": "the same",
+    "stillhouse:0.2.0": "the same; and each TrainJob brings the image of its run in the runtime's place",
 }
 """Images that no overlay of ours can name by digest, and why."""
 DIGEST = "sha256:" + "0" * 64

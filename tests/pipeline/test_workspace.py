@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ def test_a_source_name_is_not_a_dvc_dependency() -> None:
     assert load_recipe(Path("folder/params.yaml"))["ingest"]["source"] == "sample"
     deps = yaml.safe_load(Path("folder/dvc.yaml").read_text())["stages"]["corpus"]["deps"]
     assert deps == ["artifacts/plan/corpus.json"]
+
+
+def test_without_dvc_a_workspace_becomes_its_repository_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as absent:
+        absent.setitem(sys.modules, "dvc", None)
+        assert cli.main(["new", "folder", "--source", "articles", "--recipe", "recipe.yaml"]) == 0
+    assert "cd folder && stillhouse run" in capsys.readouterr().out and not Path("folder/.dvc").exists()
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], cwd="folder", check=True)
+    assert (
+        b"corpus"
+        in subprocess.run(
+            [sys.executable, "-m", "dvc", "stage", "list"], cwd="folder", check=True, capture_output=True
+        ).stdout
+    )
 
 
 def test_an_existing_workspace_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:

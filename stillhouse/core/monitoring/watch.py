@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stillhouse.core.context import rank
 from stillhouse.core.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.core.monitoring.monitor import SILENT, Monitor, Tally
-from stillhouse.core.monitoring.settings import GATEWAY, PORT, MonitoringSettings, monitoring_settings
+from stillhouse.core.monitoring.settings import MonitoringSettings, monitoring_settings
 
 if TYPE_CHECKING:
     from stillhouse.core.monitoring.gateway import Values
@@ -46,7 +45,7 @@ class Watched:
 def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
     """Watch the block as a run of `step`, if the environment asks for it; only in the first of several processes.
 
-    Raises `InputError` before the block if the environment's settings are invalid or prometheus-client is missing.
+    Raises `InputError` before the block if the environment's settings are invalid.
     Later problems with Prometheus are logged and do not affect the step.
     """
     settings = _asked()
@@ -109,9 +108,6 @@ def _asked() -> MonitoringSettings | None:
     settings = monitoring_settings()
     if not settings.asked_for or rank() > 0:
         return None
-    if find_spec("prometheus_client") is None:
-        asked = PORT if settings.port else GATEWAY
-        raise InputError(f"{asked} asks for metrics, which need prometheus-client: pip install 'stillhouse[metrics]'")
     return settings
 
 

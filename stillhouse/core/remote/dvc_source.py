@@ -77,7 +77,7 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
         from dvc.scm import CloneError, RevError, SCMError
         from dvc_data.index import DataIndexDirError
     except ImportError:
-        raise InputError("data of a DVC repository needs DVC: pip install 'stillhouse[platform]'") from None
+        raise InputError("data of a DVC repository needs DVC: pip install 'stillhouse[dvc]'") from None
     refuse_secret(repo, "repo")
     logging.getLogger("dvc").setLevel(logging.ERROR)
     if not path.strip("/"):

@@ -30,7 +30,7 @@ def open_ir_datasets(source: str) -> Source:
     try:
         import ir_datasets
     except ImportError:
-        raise InputError(f"{source} needs the package ir_datasets; run `pip install ir_datasets`") from None
+        raise InputError(f"{source} needs the package ir_datasets; run `pip install 'stillhouse[datasets]'`") from None
     ids = source.removeprefix(SCHEME).split("+")
     datasets: dict[str, Any] = {}
     for id in ids:

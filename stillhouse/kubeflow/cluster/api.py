@@ -49,7 +49,7 @@ def connect(what_for: str, context: str = "") -> Any:
         from kubernetes import client, config
     except ImportError:
         raise InputError(
-            f"{what_for} the Kubernetes client: pip install 'stillhouse[platform]', or use an image that has it"
+            f"{what_for} the Kubernetes client: pip install 'stillhouse[kubeflow]', or use an image that has it"
         ) from None
     settings = client.Configuration()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 VARIABLE = "STILLHOUSE_IMAGE"
-DEFAULT = "stillhouse:0.1.0"
+DEFAULT = "stillhouse:0.2.0"
 
 
 def image() -> str:

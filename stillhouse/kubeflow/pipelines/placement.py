@@ -41,7 +41,7 @@ def refuse_image(image: str) -> None:
     """Refuses an image in a registry that is not named by its digest.
 
     A tag can move to another image, and a run would not say which code it ran. An image without a registry, such as
-    `stillhouse:0.1.0`, was loaded onto the node.
+    `stillhouse:0.2.0`, was loaded onto the node.
     """
     if not image or re.search(r"\s", image):
         raise InputError(f"the image {image!r} is not an image name; give REGISTRY/NAME@sha256:DIGEST")

@@ -66,13 +66,6 @@ def test_a_step_is_named_by_its_task() -> None:
     assert MonitoringSettings().labels("train-retriever")["step"] == "train-retriever"
 
 
-def test_without_prometheus_client_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_METRICS_PORT", "9464")
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(InputError, match=r"pip install 'stillhouse\[metrics\]'"), watch_step("mine", print):
-        pytest.fail("the step began")
-
-
 def test_a_step_that_nobody_watches_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with watch_step("mine", print) as watched:

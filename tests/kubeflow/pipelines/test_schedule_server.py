@@ -73,12 +73,12 @@ def test_a_terminated_run_that_argo_leaves_running_is_in_flight_no_more(
 
 
 IMAGES = {
-    "compiled with a tag": ("stillhouse:0.1.0", {}, False),
+    "compiled with a tag": ("stillhouse:0.2.0", {}, False),
     "compiled with a tag of a registry": ("registry.example/stillhouse:1", {}, False),
     "compiled without": (None, {}, False),
     "compiled by digest": (IMAGE, {}, True),
-    "given by digest": ("stillhouse:0.1.0", {"image": IMAGE}, True),
-    "given as one that was loaded onto the nodes, as to `pipeline submit`": (None, {"image": "stillhouse:0.1.0"}, True),
+    "given by digest": ("stillhouse:0.2.0", {"image": IMAGE}, True),
+    "given as one that was loaded onto the nodes, as to `pipeline submit`": (None, {"image": "stillhouse:0.2.0"}, True),
 }
 
 

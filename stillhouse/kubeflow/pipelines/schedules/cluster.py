@@ -228,5 +228,5 @@ def _connect(endpoint: str, namespace: str) -> Any:
     try:
         from stillhouse.kubeflow.pipelines import submit
     except ImportError:
-        raise InputError("schedules need kfp: pip install 'stillhouse[platform]'") from None
+        raise InputError("schedules need kfp: pip install 'stillhouse[kubeflow]'") from None
     return submit.Cluster(host=endpoint, namespace=namespace, flag="--endpoint").connect()

@@ -139,18 +139,15 @@ def report_schedule(
     settings = monitoring_settings()
     if not settings.gateway:
         return False
-    try:
-        from stillhouse.core.monitoring.gateway import push
-        from stillhouse.core.monitoring.table import SCHEDULES
+    from stillhouse.core.monitoring.gateway import push
+    from stillhouse.core.monitoring.table import SCHEDULES
 
-        now = time.time()
-        values = {
-            "stillhouse_schedule_interval_seconds": interval_seconds,
-            "stillhouse_schedule_checked_timestamp_seconds": now,
-            "stillhouse_schedule_in_flight": float(in_flight),
-        }
-        if fresh:
-            values["stillhouse_schedule_fresh_timestamp_seconds"] = now
-        return push(settings.gateway, SCHEDULES, values, {"schedule": label(schedule)}, log, keep=True)
-    except ImportError:
-        raise InputError("metrics need prometheus-client: pip install 'stillhouse[metrics]'") from None
+    now = time.time()
+    values = {
+        "stillhouse_schedule_interval_seconds": interval_seconds,
+        "stillhouse_schedule_checked_timestamp_seconds": now,
+        "stillhouse_schedule_in_flight": float(in_flight),
+    }
+    if fresh:
+        values["stillhouse_schedule_fresh_timestamp_seconds"] = now
+    return push(settings.gateway, SCHEDULES, values, {"schedule": label(schedule)}, log, keep=True)

@@ -26,7 +26,8 @@ def new_parser() -> Parser:
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && stillhouse run\n\n"
         "Without --recipe, the base model and the source decide: `language-model` for a bare language model, which is\n"
-        "pre-trained first; for a retriever `labelled` if the source has training questions, `unlabelled` if not.\n"
+        "pre-trained first; for a retriever `labelled` if the source has training questions; if not, `generated`\n"
+        "where a language model is installed that writes some, else `unlabelled`.\n"
         "The command says how long the run will take, stage by stage, or why it cannot: the base model is not on\n"
         "this machine yet, the source cannot be looked at, or the run will use a GPU. Times are computed ahead for\n"
         "the processor alone.",

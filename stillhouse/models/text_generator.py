@@ -251,7 +251,11 @@ def _of_gguf(place: Path) -> tuple[PreTrainedModel, Any]:
     named: dict[str, Any] = {"gguf_file": place.name, "local_files_only": True, "trust_remote_code": False}
     with reading(place, INSTEAD):
         tokenizer = AutoTokenizer.from_pretrained(place.parent, **named)
-        return AutoModelForCausalLM.from_pretrained(place.parent, dtype=torch.float32, **named), tokenizer
+        model = AutoModelForCausalLM.from_pretrained(place.parent, dtype=torch.float32, **named)
+    # transformers has read plain float32 weights, and yet would refuse to save them as quantised ones.
+    model.hf_quantizer = None
+    model.config.__dict__.pop("quantization_config", None)
+    return model, tokenizer
 
 
 def _of_folder(place: Path) -> tuple[PreTrainedModel, Any]:

@@ -49,6 +49,10 @@ EVALUATED = 3e-3
 ON_GPU = "times are computed ahead for the processor alone, and this run uses a GPU"
 """Why there is no forecast."""
 QUERY_TOKENS = 20
+WRITER_WEIGHTS = 106_000_000
+"""Those of the layers of SmolLM2-135M, which writes questions."""
+WRITTEN = 4
+"""A drawn token takes about as long as so many that are read."""
 SECONDS_MEASURED = 0.2
 """Of the processor, for each measurement of its speed."""
 PASSAGES_READ = 300
@@ -118,7 +122,8 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
         beside += EVALUATED * _asked(scale, "test")
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
-    return beside + 2.0 * scale.weights * tokens / model_speed(config.precision) if tokens else beside
+    weights = WRITER_WEIGHTS if step in ("train-generator", "generate-queries") else scale.weights
+    return beside + 2.0 * weights * tokens / model_speed(config.precision) if tokens else beside
 
 
 def on_processor() -> bool:
@@ -218,6 +223,19 @@ def _scored(*splits: str) -> Callable[[Any, Scale], float]:
     return tokens
 
 
+def _learned(config: Any, scale: Scale) -> float:
+    """A generator's training, as if there were as many pairs as it takes at most."""
+    return TRAINED * config.epochs * (config.max_pairs or 0) * (config.passage_tokens + QUERY_TOKENS)
+
+
+def _written(config: Any, scale: Scale) -> float:
+    """The passages that a model on this machine reads, and the questions that it writes."""
+    if config.base_url:
+        return 0.0
+    asked = min(config.max_passages or scale.passages, scale.passages)
+    return asked * (scale.tokens + WRITTEN * QUERY_TOKENS * config.queries_per_passage)
+
+
 def _averages(config: Any, scale: Scale) -> float:
     """The dev queries' candidates, once per share; the vectors of both ends are known from their indexes."""
     between = [alpha for alpha in config.alphas if 0 < alpha < 1]
@@ -237,6 +255,8 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "encode": _passages,
     "retrieve": _queries("dev", "test"),
     "mine": _queries("train", "dev"),
+    "train-generator": _learned,
+    "generate-queries": _written,
     "train-retriever": _groups,
     "train-reranker": _pairs,
     "pretrain": _pretraining,

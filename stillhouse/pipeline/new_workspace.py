@@ -22,6 +22,7 @@ from stillhouse.pipeline.recipe_choice import (
     describe_parts,
     describe_questions,
     describe_start,
+    describe_writer,
     divided,
     fitted,
     recipe_for,
@@ -76,6 +77,8 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
             warn(line)
     if not recipe:
         show(describe_start(start))
+        if line := describe_writer(chosen, look):
+            show(line)
     named, recipe = recipe is not None, recipe or chosen
     for line in describe_questions(fits, look):
         show(line)

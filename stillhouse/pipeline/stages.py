@@ -29,6 +29,7 @@ STAGES = "stages"
 """The section; no use may have this name."""
 STEP, SETTINGS, SYSTEM = "step", "settings_of", "system"
 EVALUATE, RUN, CURVES = "evaluate", "run", "curves"
+INGESTED = "ingest/corpus"
 SELECT, CANDIDATES, INDEXES = "select-best", "candidates", "indexes"
 RESERVED = (STAGES, "graph", "plan", "champion")
 """Names that a use may not have: keys of a recipe, and stages of dvc.yaml that are not uses."""
@@ -97,7 +98,8 @@ class _Graph:
             step = find_step(str(row[STEP]))
             settings = self._settings_of(name, step, row)
             self._put(Use(name, step.name, self._inputs(name, step, row, {}), settings))
-            if any(port.name == CURVES for port in step.outputs):
+            evaluated = row.get("corpus", INGESTED) == INGESTED  # not a generator that learned from another corpus
+            if evaluated and any(port.name == CURVES for port in step.outputs):
                 self._evaluate(f"{CURVES}/{name}", f"{name}/{CURVES}")
         elif set(row) - {SYSTEM, SETTINGS}:
             raise self.refuse(name, f"{', '.join(sorted(map(str, row)))}: inputs belong to a `{STEP}`; name one")

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from stillhouse import cli
+from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.pipeline import recipe_choice
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import load_recipe
 
@@ -53,6 +55,20 @@ def test_labelled_questions_get_their_recipe_and_whole_passages(
     assert recipe["ingest"].get("split_tokens") == split, "all are longer than the base model reads"
     [ingest] = [use for use in graph_of(recipe) if use.name == "ingest"]
     assert ingest.inputs == ({"tokenizer": "fetch_model/encoder"} if split else {})
+
+
+@pytest.mark.parametrize(("here_is_one", "english", "written"), [(1, 1, True), (1, 0, False), (0, 1, False)])
+def test_a_language_model_that_is_here_writes_english_questions(
+    here: Path, monkeypatch: pytest.MonkeyPatch, here_is_one: int, english: int, written: bool
+) -> None:
+    monkeypatch.setattr(recipe_choice, "writes", lambda: bool(here_is_one))
+    german = "Die Gezeiten entstehen durch die Anziehung des Mondes und der Sonne auf das Wasser der Meere.\n\n"
+    (here / "texte").mkdir()
+    for number in range(20):
+        (here / "texte" / f"{number}.md").write_text(f"# Gezeiten {number}\n\n" + german * 3)
+    recipe = made(str(sample_folder() / "articles") if english else "texte")
+    [ingest] = [use for use in graph_of(recipe) if use.name == "ingest"]
+    assert ("generated" in ingest.inputs) == written and (recipe["ingest"]["queries"] == "pairs") == (not written)
 
 
 def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:

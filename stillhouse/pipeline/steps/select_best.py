@@ -39,14 +39,6 @@ class Config(InferenceConfig):
         "auto = each retriever competes alone and with BM25; never = alone",
         choices=("auto", "never"),
     )
-    bm25_lead: float = setting(
-        -1.0,
-        "with queries made from the corpus, retrievers after the first compete only if BM25 is this much better than "
-        "the first on these (RR@10); -1 = always. A generator's questions teach where words find what the base model "
-        "does not (docs/findings.md)",
-        minimum=-1,
-        maximum=1,
-    )
     depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=1)
 
 
@@ -124,14 +116,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}
         for metric in METRICS
     }
-    first, measured = next(iter(rankings.items()))
-    lead = float(np.mean(measured.reciprocal_ranks["bm25"]) - np.mean(measured.reciprocal_ranks["dense"]))
-    compete = judged.labelled or lead >= config.bm25_lead
-    allowed = [contender for contender in contenders.values() if compete or contender.retriever == first]
-    winner = choose_winner(allowed, config.metric_for_best_model, config.standard_errors)
-    why = "" if compete else f"; BM25 is {lead:+.3f} ahead of {first}, so no other retriever competes"
+    winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
     return Report(
-        describe_winner(winner, contenders, config.metric_for_best_model) + why,
+        describe_winner(winner, contenders, config.metric_for_best_model),
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts=_written(winner, retrievers, indexes, bm25, outputs)
         | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures},

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import bm25s
 import numpy as np
@@ -19,7 +18,6 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SCHEMAS
-from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.evaluation.report.choice import Choice
@@ -230,33 +228,3 @@ def test_systems_are_compared_over_the_candidates_of_all(
             right_QU[query, column] = passage == 12 + query
     slow = log_likelihoods(table, there, right_QU).mean()
     assert facts["dev_log_likelihood"]["start"] == pytest.approx(slow, abs=1e-4)
-
-
-def test_made_questions_let_retrievers_compete_only_where_bm25_leads(
-    run_step: Run, retriever: Path, tiny_model: Path
-) -> None:
-    articles = str(sample_folder() / "articles")
-    corpus = run_step("ingest", {}, "made", source=articles, queries="pairs", max_dev_queries=20)["corpus"]
-    bm25 = run_step("bm25", {"corpus": corpus}, "made bm25")["bm25"]
-    settings = {"model": str(tiny_model), "pooling": "cls", "query_length": 16, "passage_length": 24}
-    models = {"one": retriever, "two": run_step("fetch-model", {}, "two", **settings)["encoder"]}
-    indexes = {
-        name: run_step("index", {"corpus": corpus, "retriever": model}, f"made {name}", precision="fp32")["index"]
-        for name, model in models.items()
-    }
-
-    def facts(first: str, second: str, lead: float) -> Mapping[str, Any]:
-        inputs = {f"candidates/{name}": models[name] for name in (first, second)}
-        inputs |= {f"indexes/{name}": indexes[name] for name in (first, second)}
-        own = {"precision": "fp32", "metric_for_best_model": "rr10", "fusion": "never", "bm25_lead": lead}
-        made = run_step("select-best", {"corpus": corpus, "bm25": bm25, **inputs}, f"{first} {lead}", **own)
-        return read_manifest(made["hybrid"]).facts
-
-    figures = facts("one", "two", -1)["dev_rr10"]
-    worse, better = sorted(figures, key=figures.__getitem__)
-    judged = JudgedQueries(Corpus.open(corpus))
-    found = judged.reciprocal_ranks(BM25.load(bm25).search(judged.texts, 100)[0])
-    lead = float(np.mean(found)) - figures[worse]
-    assert figures[worse] < figures[better] and 0 < lead < 0.99
-    assert facts(worse, better, lead - 0.01)["retriever"] == better
-    assert facts(worse, better, lead + 0.01)["retriever"] == worse

@@ -69,6 +69,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_the_first_commands_of_readme_need_the_wheel_alone(bin: Path, tmp_path: Path) -> None:
     """As typed, but the run is made small, and the service has a free port."""
     write_corpus(tmp_path / "path/to/corpus")

@@ -54,7 +54,8 @@ class Run:
             return [*words, f"--base-url={address_of_this_process()}"]
         if self.begins == "writer":
             return [*words, f"--model={root / 'writer'}"]
-        return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
+        names = ("model", "source", "file", "questions")
+        return words + [f"--{name}={root / name}" for name in names if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
         return {port.name: outputs / port.name for port in find_step(self.step).outputs}
@@ -102,6 +103,7 @@ RUNS = {
         "average", CORPUS | BM25 | {"start": INIT, "trained": "train-retriever/retriever"}, {"eval_depth": 8}
     ),
     "hybrid": Run("hybrid", CORPUS | DENSE | {"bm25": "bm25/bm25"}, {"depth": 20}),
+    "label-queries": Run("label-queries", CORPUS | DENSE | {"bm25": "bm25/bm25"}, begins="questions"),
     "select-best": Run(
         "select-best",
         CORPUS | {"bm25": "bm25/bm25", "candidates/start": INIT, "indexes/start": "index/index"},
@@ -176,6 +178,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     beir(root / "source")
     (root / "model").symlink_to(tiny_model)
     generator_folder("llama", root / "writer")
+    (root / "questions").symlink_to(root / "source")
     (root / "file").write_text("".join(f"q{query}\tp{query}\tp{query + 60}\n" for query in range(40)))
     for name, run in RUNS.items():
         code = end_of(run.words(root, root / name), root / "work", root / "log")

@@ -78,8 +78,8 @@ def describe_writer(recipe: str, look: FirstLook | None) -> str:
     """One line on who writes the questions of a corpus without any; empty if nobody has to."""
     if recipe == GENERATED:
         return (
-            "a small language model writes questions about the passages (generated.model); a larger one, such as "
-            "Qwen/Qwen3-0.6B from the hub, writes better ones, and twenty questions of your own decide better"
+            "a small language model writes questions about the passages; a larger one, such as Qwen/Qwen3-0.6B from "
+            "the hub, writes better ones (question_writer.model)"
         )
     if recipe == UNLABELLED and look is not None and not look.labelled and in_english(look):
         return (

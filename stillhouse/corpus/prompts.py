@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from stillhouse.core.errors import InputError
 
 _PLACES = re.compile(r"\{(title|text|number)\}")
-_NO_TITLE = re.compile(r"\{title\}\s*")
+_NO_TITLE = re.compile(r"\{title\}[\s:.,-]*")
 KINDS: Mapping[str, tuple[str, str]] = {
     "questions": (
         "questions that somebody may type into a search engine and that this passage answers",
@@ -61,7 +61,7 @@ def filled(prompt: str, title: str, text: str, number: int = 1) -> str:
 
 
 def filled_whole(prompt: str, title: str, text: str, number: int = 1) -> str:
-    """As `filled`, without the white space after a title that is empty."""
+    """As `filled`, without the white space and marks after a title that is empty."""
     return filled(prompt if title else _NO_TITLE.sub("", prompt), title, text, number)
 
 

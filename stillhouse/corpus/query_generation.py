@@ -194,7 +194,7 @@ def generate(answers: Answers, watch: Callable[[int], None] = lambda count: None
 
 def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
     """Writes questions as the table `queries` of a corpus: each is in train, and `taken_from` names its passage."""
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "query_id": [query.id for query in queries],
         "text": [query.text for query in queries],
         "split": ["train"] * len(queries),

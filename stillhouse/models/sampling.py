@@ -173,7 +173,8 @@ class _EncoderDecoder:
     """The encoder reads a prompt once, and each answer has a row of the decoder."""
 
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], number: int) -> None:
-        self._model, self._number, self._cache = model, number, None
+        self._model, self._number = model, number
+        self._cache: Any = None
         ids_BL, kept_BL = _padded(prompts, model.device, left=False)
         states_BLD = model.get_encoder()(input_ids=ids_BL, attention_mask=kept_BL.long()).last_hidden_state
         self._states, self._kept = (each.repeat_interleave(number, 0) for each in (states_BLD, kept_BL.long()))
@@ -195,7 +196,6 @@ class _EncoderDecoder:
         return logits_BSV
 
     def keep(self, row_R: Tensor) -> None:
-        assert self._cache is not None
         answer = (row_R[:, None] * self._number + torch.arange(self._number, device=row_R.device)).flatten()
         self._cache.batch_select_indices(answer)
         self._states, self._kept = self._states[answer], self._kept[answer]

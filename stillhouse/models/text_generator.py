@@ -93,7 +93,9 @@ class TextGenerator(PairScorer):
         model, tokenizer = _of_gguf(place) if place.is_file() else _of_folder(place)
         if tokenizer.eos_token_id is None:
             raise InputError(f"{place}: the tokenizer has no token that ends a text; {INSTEAD}")
-        refuse_larger_vocabulary(place, tokenizer, model.get_input_embeddings().weight.shape[0])
+        words = model.get_input_embeddings().weight
+        assert isinstance(words, Tensor)
+        refuse_larger_vocabulary(place, tokenizer, len(words))
         own = object_if_there(place / SETTINGS) if place.is_dir() else {}
         plain = "{text}" if model.config.is_encoder_decoder else prompt_for_one(kind)
         length = passage_tokens or own.get("passage_tokens", PASSAGE_TOKENS)
@@ -179,10 +181,11 @@ class TextGenerator(PairScorer):
             target_PA = ids_PL.gather(1, (length_P1 - said_P1 + place_A).clamp(max=longest - 1)) * known_PA
             asked_PL = mask_PL - types_PL
             most = int(asked_PL.sum(dim=1).max())
+            shifted: Any = self.model.prepare_decoder_input_ids_from_labels
             logits_PAV = self.model(
                 input_ids=(ids_PL * asked_PL)[:, :most],
                 attention_mask=asked_PL[:, :most],
-                decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=target_PA),
+                decoder_input_ids=shifted(labels=target_PA),
             ).logits
         else:
             place_PL = (torch.arange(longest, device=ids_PL.device) - longest + length_P1) % longest

@@ -64,8 +64,8 @@ def _beside_repository(named: dict[str, str]) -> dict[str, str]:
 
 
 def _content(step: Step, config: Any, name: str, value: str) -> str | None:
-    if name == "model":
-        return _model(config, value)
+    if name == "model":  # of a chat server, it is no place
+        return None if getattr(config, "base_url", None) else _model(value)
     path = sample_folder() if (name, value) == ("source", SAMPLE) else Path(value).expanduser()
     try:
         if path.is_file():
@@ -75,7 +75,7 @@ def _content(step: Step, config: Any, name: str, value: str) -> str | None:
         return None
 
 
-def _model(config: Any, name: str) -> str | None:
+def _model(name: str) -> str | None:
     from stillhouse.models.model_place import content_of
 
     if name == NO_MODEL:

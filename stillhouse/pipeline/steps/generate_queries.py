@@ -217,4 +217,5 @@ STEP = Step(
     ),
     outputs=(Port("queries", "the questions, for `ingest`"),),
     run=run,
+    version=2,
 )

@@ -39,7 +39,7 @@ REASONS = {
 QUOTED_WORDS = 8
 """A shorter question may stand in its passage by chance, or as a heading."""
 _POINTING = re.compile(
-    r"\b(?:this|these|those(?! (?:who|whom|whose|that|which|with|of|in|from)\b))\b"
+    r"\b(?:this|these)\b"
     r"|\bthe (?:above|following|given|passage|text|paragraph|excerpt)\b"
     r"|^(?:\W*[\w-]+ ){0,4}?(?:is|are|was|were|did|do|does|has|have|had|can|could|will|would|should) (?:he|she|they)\b",
     re.IGNORECASE,

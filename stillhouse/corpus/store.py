@@ -21,7 +21,7 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.fields import FILE as FIELDS_FILE
 from stillhouse.corpus.fields import present
 from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
-from stillhouse.corpus.schemas import DEFAULTS, MADE_QUERIES, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
+from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.table_file import TableFile
 from stillhouse.corpus.text_file import TextFile
@@ -119,7 +119,7 @@ class Corpus:
         try:
             # ParquetFile, because pq.read_table would take a folder name like `key=value` for a partition column.
             with pq.ParquetFile(path) as file:
-                if name in TABLES and not any(map(file.schema_arrow.equals, (TABLES[name], MADE_QUERIES))):
+                if name in TABLES and not file.schema_arrow.equals(TABLES[name]):
                     raise InputError(f"{path} has columns {file.schema_arrow.names}; run `stillhouse ingest` again")
                 yield file
         except (pa.ArrowInvalid, OSError) as error:

@@ -287,11 +287,11 @@ def test_the_page_shows_some_kept_and_some_dropped_of_every_reason(tmp_path: Pat
     assert len(kept) == 60 and not set(kept["query_id"]) & set(left_out["query_id"])
     _, counted, *samples = (made / "questions.html").read_text().split("<section")
     assert counted.count("25.0&nbsp;%") == 3
-    row_of = (
-        r'<tr><th scope="row">(.*?)</th>(?:<td>(.*?)</td>)?<td class="passage"><b>(.*?)</b> .*?&lt;b&gt;(\d+)&lt;/b&gt;'
+    of_row = (
+        r'<tr><th scope="row">(.*?)(?: <span class="role">(.*?)</span>)?</th><td><b>(.*?)</b> .*?&lt;b&gt;(\d+)&lt;'
     )
     for table, sample in zip((kept.assign(reason=""), left_out), samples, strict=True):
-        shown = re.findall(row_of, sample)
+        shown = re.findall(of_row, sample)
         expected = {
             (text, reason, passage, passage[1:])
             for _, text, passage, reason in table[["query_id", "text", "taken_from", "reason"]].itertuples(index=False)

@@ -256,8 +256,8 @@ def _of_gguf(place: Path) -> tuple[PreTrainedModel, Any]:
         tokenizer = AutoTokenizer.from_pretrained(place.parent, **named)
         model = AutoModelForCausalLM.from_pretrained(place.parent, dtype=torch.float32, **named)
     # transformers has read plain float32 weights, and yet would refuse to save them as quantised ones.
-    model.hf_quantizer = None
-    model.config.__dict__.pop("quantization_config", None)
+    model.__dict__.pop("hf_quantizer")
+    model.config.__dict__.pop("quantization_config")
     return model, tokenizer
 
 

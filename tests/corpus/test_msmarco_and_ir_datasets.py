@@ -223,7 +223,7 @@ def test_a_download_that_fails_says_where_to_look(monkeypatch: pytest.MonkeyPatc
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(InputError, match="pip install ir_datasets"):
+    with pytest.raises(InputError, match=r"stillhouse\[datasets\]"):
         open_source("ir_datasets:beir/scifact")
     with pytest.raises(InputError, match="write it as ir_datasets:<id>"):
         open_source("beir/scifact", "ir_datasets")

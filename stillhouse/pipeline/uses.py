@@ -112,7 +112,7 @@ STAGE_OF_STEP: Mapping[str, str] = dict.fromkeys(
     ("fetch-model", "ingest", "validate", "tokenize", "count", "importance", "bm25"), "corpus"
 )
 """The stage of steps that a recipe adds. Others join the last stage that they read from, and a training begins one."""
-TRAININGS = frozenset({"pretrain", "train-retriever", "train-reranker", "train-generator"})
+TRAININGS = frozenset({"pretrain", "train-retriever", "train-reranker"})
 
 
 def with_stages(uses: Sequence[Use]) -> tuple[Use, ...]:

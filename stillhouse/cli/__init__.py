@@ -22,6 +22,7 @@ from stillhouse.pipeline.steps.registry import steps
 COMMANDS = {
     "new": ("creates a workspace: a recipe, dvc.yaml and a DVC repository", "stillhouse.cli.new"),
     "models": ("lists good base models", "stillhouse.cli.models"),
+    "label": ("shows passages to write questions for, which then choose among retrievers", "stillhouse.cli.label"),
     "run": ("runs a recipe, or one of its stages", "stillhouse.cli.run"),
     "compare": ("compares pre-training objectives in one table and one page", "stillhouse.cli.compare"),
     "tune": ("tunes the most important settings on the dev questions", "stillhouse.cli.tune"),
@@ -29,7 +30,7 @@ COMMANDS = {
     "plan": ("writes what each stage computes, for DVC", "stillhouse.cli.plan"),
     "search": ("answers a question with ranked passages", "stillhouse.cli.search"),
     "serve": ("serves a release over HTTP", "stillhouse.cli.serve"),
-    "queries": ("exports feedback on a service's answers as train queries", "stillhouse.cli.queries"),
+    "queries": ("exports feedback on a service's answers, or its questions", "stillhouse.cli.queries"),
     "refresh": ("updates the released retriever when its corpus changes", "stillhouse.cli.refresh"),
     "release": ("lists, promotes, rolls back and fetches releases", "stillhouse.cli.release"),
     "schedule": ("syncs the cluster's schedules with a file and watches corpora", "stillhouse.cli.schedule"),

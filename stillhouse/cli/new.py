@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.new_workspace import WOULD_STOP, make
@@ -57,6 +58,12 @@ def new_parser() -> Parser:
         help="shorten training so that the whole run takes at most H hours on this machine's processor; not possible "
         "on a GPU, for which there are no forecasts",
     )
+    parser.add_argument(
+        "--questions",
+        metavar="FOLDER",
+        type=Path,
+        help="questions with answers from `stillhouse label`, which choose among retrievers (ingest.dev_queries)",
+    )
     return parser
 
 
@@ -77,7 +84,9 @@ def positive(text: str) -> float:
 
 def main(argv: Sequence[str]) -> int:
     arguments = new_parser().parse(argv)
-    time = make(arguments.folder, arguments.source, arguments.recipe, arguments.model, arguments.hours)
+    time = make(
+        arguments.folder, arguments.source, arguments.recipe, arguments.model, arguments.hours, arguments.questions
+    )
     folder = shlex.quote(str(arguments.folder))
     then = "Then:" if time == [WOULD_STOP] else "Next:"
     show(f"created {folder}; its settings are in params.yaml", *time, then)

@@ -1,8 +1,8 @@
-"""`stillhouse queries export`: exports feedback from a service as train queries for the next refresh."""
+"""`stillhouse queries export`: exports feedback from a service as train queries for the next refresh, or its questions
+without passages."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ export.json, which counts what was left out and why.
 A pair is kept if enough clients clicked it or marked it relevant, and more than marked it not relevant. The share of
 votes per client is limited, so that no single client can steer the retriever.
 
+With --all, FOLDER gets every question of the log, without passages: `stillhouse label-queries` finds them. A question
+that a client repeats counts once, and one client has no larger share of the questions than of the votes.
+
 examples:
   stillhouse queries export asked clicked
+  stillhouse queries export asked questions --all
   stillhouse refresh https://git.example/search/releases.git --train-queries clicked"""
 
 
@@ -42,23 +46,31 @@ def main(argv: Sequence[str]) -> int:
     flag(
         parser,
         "--least-clients N",
-        f"how many clients must support a pair (default: {LEAST_CLIENTS})",
+        f"how many clients must support a pair (default: {LEAST_CLIENTS}), or with --all ask a question (default: 1)",
         int,
-        LEAST_CLIENTS,
     )
+    flag(parser, "--all", "export all questions, without passages")
     arguments = parser.parse(argv)
-    facts = export(arguments.log, arguments.folder, arguments.most_share, arguments.least_clients)
-    show(f"wrote {facts['queries']:,} train queries with {facts['qrels']:,} passages to {arguments.folder}")
+    least = arguments.least_clients
+    if least is None:
+        least = 1 if arguments.all else LEAST_CLIENTS
+    facts = export(arguments.log, arguments.folder, arguments.most_share, least, arguments.all)
+    kind = "questions" if arguments.all else f"train queries with {facts['qrels']:,} passages"
+    show(f"wrote {facts['queries']:,} {kind} to {arguments.folder}")
     for reason, count in facts["rejected"].items():
-        show(f"left out {count:,} of {facts['votes']:,} votes: {reason}")
+        show(f"left out {count:,} of {facts['votes']:,} {'questions' if arguments.all else 'votes'}: {reason}")
     return 0
 
 
-def export(log: Path, folder: Path, most_share: float, least_clients: int) -> dict[str, Any]:
-    """Writes the train queries and returns the content of export.json. Raises `InputError` for a log without
-    feedback."""
+def export(log: Path, folder: Path, most_share: float, least_clients: int, whole: bool = False) -> dict[str, Any]:
+    """Writes the train queries, or the questions of the `whole` log; returns the content of export.json.
+
+    Raises `InputError` for a log without feedback, or without questions.
+    """
     from stillhouse.corpus.feedback_votes import Vote, choose, query_id
+    from stillhouse.corpus.label_files import write_qrels, write_queries
     from stillhouse.serving.feedback_log import read_feedback
+    from stillhouse.serving.query_log import read_asked
 
     if folder.exists():
         raise InputError(f"{folder} already exists; choose a new folder")
@@ -66,26 +78,26 @@ def export(log: Path, folder: Path, most_share: float, least_clients: int) -> di
         raise InputError(f"--most-share must be above 0 and at most 1, not {most_share}")
     if least_clients < 1:
         raise InputError(f"--least-clients must be 1 or more, not {least_clients}")
-    votes = [
-        Vote(each.query, each.passage_id, each.client, -1 if each.kind == "not_relevant" else 1, each.at)
-        for each in read_feedback(log)
-    ]
+    if whole:
+        votes = [Vote(query, "", client, 1, at) for query, client, at in read_asked(log)]
+    else:
+        votes = [
+            Vote(each.query, each.passage_id, each.client, -1 if each.kind == "not_relevant" else 1, each.at)
+            for each in read_feedback(log)
+        ]
     chosen = choose(votes, most_share, least_clients)
     facts = {
         "queries": len(chosen.pairs),
-        "qrels": sum(map(len, chosen.pairs.values())),
+        "qrels": 0 if whole else sum(map(len, chosen.pairs.values())),
         "votes": chosen.votes,
         "most_share": most_share,
         "least_clients": least_clients,
         "rejected": dict(chosen.rejected),
     }
-    lines = [{"_id": query_id(text), "text": text} for text in chosen.pairs]
-    qrels = [(query_id(text), id, "1") for text, ids in chosen.pairs.items() for id in ids]
     with whole_folder(folder) as staging:
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        (staging / "queries.jsonl").write_text(text, encoding="utf-8")
-        (staging / "qrels").mkdir()
-        table = "".join("\t".join(row) + "\n" for row in [("query-id", "corpus-id", "score"), *qrels])
-        (staging / "qrels" / "train.tsv").write_text(table, encoding="utf-8")
+        write_queries(staging, {query_id(text): text for text in chosen.pairs})
+        if not whole:
+            pairs = ((query_id(text), id) for text, ids in chosen.pairs.items() for id in ids)
+            write_qrels(staging, "train", pairs)
         write_json(staging / "export.json", facts)
     return facts

@@ -9,7 +9,8 @@ The rules, in the order in which they are applied:
 4. a qrel names an existing query and passage, once per split, and its relevance is a whole number of at least 0; one
    that names an article, or a passage that was split, stands for each of its passages;
 5. a query is in one split (test before dev before train, by id and by text) and has a relevant passage there, or in
-   test at least an answer (in other splits such a query is left out and counted);
+   test at least an answer (in other splits such a query is left out and counted); one that no qrel or answer names
+   is a question without labels, kept apart once by text;
 6. an answer belongs to a query of the corpus, is not empty and, if its kind is `regex`, compiles; repeats are dropped
    silently.
 """
@@ -73,6 +74,8 @@ class CleanCorpus:
     """(query id, answer, kind), without repeats."""
     not_prose: dict[str, str] = field(default_factory=dict)
     """Passage id → kind of `NotProse`; may include passages that were rejected."""
+    unjudged: dict[str, Query] = field(default_factory=dict)
+    """The queries that no qrel and no answer names, by id."""
     rejected: list[Rejected] = field(default_factory=list)
     given: Counter[str] = field(default_factory=Counter)
     """The number of labels that the source has of each split, taken or not."""
@@ -120,6 +123,7 @@ class Cleaning:
         self._links: list[Link] = []
         self._qrels: list[Qrel] = []
         self._answers: list[Answer] = []
+        self._named = set[str]()
 
     def take(self, row: Row) -> None:
         corpus = self.corpus
@@ -137,6 +141,8 @@ class Cleaning:
             case LeftOut():
                 corpus.left_out[f"{row.kind}: {row.reason}"] += 1
             case Rejected():
+                if row.kind in ("qrel", "answer"):
+                    self._named.add(row.id)
                 reject(corpus, row.kind, row.id, row.reason, row.where, row.content)
             case _:
                 raise AssertionError(f"{type(row).__name__} is taken elsewhere")
@@ -147,11 +153,12 @@ class Cleaning:
         _take_links(corpus, self._links)
         self._qrels = _of_passages(corpus, self._qrels)
         known = set(corpus.queries)
+        named = self._named.union((row.query_id for row in self._qrels), (row.query_id for row in self._answers))
         # In other splits, an answer alone is no label.
         answered = (row.split for row in self._answers if row.split == "test")
         corpus.given = Counter(chain((row.split for row in self._qrels), answered))
         answers = list(_sound_answers(corpus, self._answers))
-        _assign_splits(corpus, _take_qrels(corpus, self._qrels), answers)
+        _assign_splits(corpus, _take_qrels(corpus, self._qrels), answers, named)
         _take_answers(corpus, answers, known)
         return corpus
 
@@ -333,8 +340,11 @@ def _take_answers(corpus: CleanCorpus, answers: list[Answer], known: Set[str]) -
             reject(corpus, "answer", row.query_id, "points to no query", row.where, row.text)
 
 
-def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: list[Answer]) -> None:
-    """Assigns one split to every query with a relevant passage, or in test an answer. Drops other queries and qrels."""
+def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: list[Answer], named: Set[str]) -> None:
+    """Assigns one split to every query with a relevant passage, or in test an answer. Drops other queries and qrels.
+
+    Queries that are not `named` by any qrel or answer become the unjudged ones.
+    """
     golden = {
         split: {row.query_id for row, relevance in qrels if relevance > 0 and row.split == split}
         for split in PRECEDENCE
@@ -368,5 +378,9 @@ def _assign_splits(corpus: CleanCorpus, qrels: list[tuple[Qrel, int]], answers: 
         query = corpus.queries.pop(id)
         if id in answered and id not in fault:
             corpus.left_out["query: answers without a relevant passage, outside test"] += 1
+        elif id not in named and (text := normalise(query.text)) in held_out:
+            corpus.left_out["query: without labels, and its text stands there already"] += 1
+        elif id not in named:
+            corpus.unjudged[id], held_out[text] = query, "unjudged"
         else:
             reject(corpus, "query", id, fault.get(id, "no relevant passage"), query.where, query.text)

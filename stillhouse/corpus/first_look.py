@@ -30,6 +30,7 @@ class FirstLook:
     """The format, the number of passages, the tokens of each in a sample, and the judged questions by split.
 
     `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read.
+    `unjudged` counts the questions without labels, if it is True.
     `articles` counts those of the first passages; 0 if they were not counted. `texts` are the passages of the sample as
     models read them. `lengths` include special tokens, and are estimates unless a tokenizer `counted` them.
     """
@@ -42,6 +43,7 @@ class FirstLook:
     articles: int = 0
     texts: tuple[str, ...] = ()
     counted: bool = False
+    unjudged: int = 0
 
     @property
     def tokens(self) -> int:
@@ -99,4 +101,5 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     else:
         questions = {split: len(queries) for split, queries in judged.items()}
     lengths = tuple(map(estimated_tokens, texts))
-    return FirstLook(opened.format, passages, lengths, questions, whole, len(articles), tuple(texts))
+    unjudged = len(corpus.unjudged) if whole else 0
+    return FirstLook(opened.format, passages, lengths, questions, whole, len(articles), tuple(texts), unjudged=unjudged)

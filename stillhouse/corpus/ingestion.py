@@ -24,7 +24,7 @@ from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, 
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS, Columns
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
-from stillhouse.corpus.sources.extra_test_queries import PLACE
+from stillhouse.corpus.sources.extra_queries import PLACES
 from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_table
@@ -94,7 +94,8 @@ def ingest_source(
             corpus = clean(watch(source.rows()), folder / "passages.parquet")
         else:
             corpus = clean_parts(source, several, folder / "passages.parquet")
-    _require_test_queries(source, corpus)
+    for place in PLACES:
+        _require_queries(place, source, corpus)
     refuse_lost(corpus)
     beyond = sample_articles(corpus, choices.max_articles, choices.seed)
     if choices.generated:
@@ -166,6 +167,8 @@ def ingest_source(
         facts["documents"] = len(documents)
     if fields:
         facts["fields"] = fields
+    if corpus.unjudged:
+        facts["unjudged"] = len(corpus.unjudged)
     if corpus.not_prose:
         facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
     if not_made:
@@ -212,15 +215,15 @@ def _has(source: Source, place: str) -> bool:
     return any(name.startswith(f"{place}/") for name in source.files)
 
 
-def _require_test_queries(source: Source, corpus: CleanCorpus) -> None:
-    """Raises `InputError` if all test queries that the user added were rejected."""
-    if not _has(source, PLACE):
+def _require_queries(place: str, source: Source, corpus: CleanCorpus) -> None:
+    """Raises `InputError` if all dev or test queries that the user added were rejected."""
+    if not _has(source, place):
         return
-    if not any(query.where.startswith(PLACE) for query in corpus.queries.values()):
+    if not any(query.where.startswith(place) for query in corpus.queries.values()):
         reasons = ", ".join(corpus.reasons())
         raise InputError(
-            f"test_queries: no query of {next(p for n, p in source.files.items() if n.startswith(PLACE)).parent} was "
-            f"accepted ({reasons}); its qrels/test.tsv must name passages of the source by their ids"
+            f"{place}: no query of {next(p for n, p in source.files.items() if n.startswith(place)).parent} was "
+            f"accepted ({reasons}); its qrels/{PLACES[place]}.tsv must name passages of the source by their ids"
         )
 
 
@@ -289,6 +292,9 @@ def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, 
     tables: dict[str, Columns] = {}
     if corpus.not_prose:
         tables["not_prose"] = {"passage_id": list(corpus.not_prose), "kind": list(corpus.not_prose.values())}
+    if corpus.unjudged:
+        unjudged = corpus.unjudged.values()
+        tables["unjudged"] = {"query_id": [row.id for row in unjudged], "text": [row.text for row in unjudged]}
     return tables | {
         "links": {"source": [source for source, _ in corpus.links], "target": [target for _, target in corpus.links]},
         "queries": {

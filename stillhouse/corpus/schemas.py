@@ -60,6 +60,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 SPARSE: Mapping[str, pa.Schema] = {
     "not_prose": pa.schema([("passage_id", pa.string()), ("kind", pa.string())]),
+    "unjudged": pa.schema([("query_id", pa.string()), ("text", pa.string())]),
 }
 """Tables that are empty in most corpora. Their file exists only if they have a row."""
 

@@ -269,6 +269,13 @@ class Corpus:
         return dict(zip(table["passage_id"], table["kind"]))
 
     @cached_property
+    def unjudged(self) -> pd.DataFrame:
+        """query_id, text: the questions of the source that have no label."""
+        if not (self.folder / "unjudged.parquet").is_file():
+            return self.queries[["query_id", "text"]][:0]
+        return self._read("unjudged")
+
+    @cached_property
     def rejected(self) -> pd.DataFrame:
         """kind, id, reason, where, content: every rejected row of the source."""
         return self._read("rejected")

@@ -19,6 +19,7 @@ from stillhouse.pipeline.model_choice import chosen as chosen_start
 from stillhouse.pipeline.model_choice import starts_of
 from stillhouse.pipeline.recipe_choice import (
     describe,
+    describe_few,
     describe_parts,
     describe_questions,
     describe_start,
@@ -41,7 +42,14 @@ NOTHING: Settings = {}
 WOULD_STOP = "the run would stop: first change the source or params.yaml, as said above"
 
 
-def make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> list[str]:
+def make(
+    folder: Path,
+    source: str | None,
+    recipe: str | None,
+    model: str | None,
+    hours: float | None,
+    questions: Path | None = None,
+) -> list[str]:
     """Makes the folder, shows what was found in the source, and returns lines with the run's time, or why there is
     none; only `WOULD_STOP` if the run would stop.
 
@@ -50,16 +58,25 @@ def make(folder: Path, source: str | None, recipe: str | None, model: str | None
     """
     hush_libraries()  # before the hub's is imported, which reads this once
     with watched("new", quiet()):
-        return _make(folder, source, recipe, model, hours)
+        return _make(folder, source, recipe, model, hours, questions)
 
 
-def _make(folder: Path, source: str | None, recipe: str | None, model: str | None, hours: float | None) -> list[str]:
+def _make(
+    folder: Path,
+    source: str | None,
+    recipe: str | None,
+    model: str | None,
+    hours: float | None,
+    questions: Path | None,
+) -> list[str]:
     own, start = NOTHING, None
     starts = starts_of(model) if model is not None else []
     workspace.refuse_taken(folder)
     look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
+    if questions:
+        look = with_questions(look, questions)
     if model is not None:
-        start = chosen_start(starts, model, look, _ingest(source, recipe, look), hours)
+        start = chosen_start(starts, model, look, _ingest(source, recipe, look, questions), hours)
         own = {"fetch_model": {"model": start.name}}
     if recipe and start and (line := unfit(recipe, start)):
         warn(line)
@@ -80,6 +97,10 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
         show(line)
     if parts := describe_parts(fits, memory):
         show(parts)
+    if questions:
+        own = with_settings(own, {"ingest": {"dev_queries": str(questions)}})
+    if line := describe_few(look, source, questions):
+        show(line)
     whole = with_settings(load_recipe(find_recipe(recipe)), own)
     if source is not None:
         whole = with_settings(whole, {"ingest": {"source": source}})
@@ -89,6 +110,25 @@ def _make(folder: Path, source: str | None, recipe: str | None, model: str | Non
     shorter, time = timed(whole, look, hours, why)
     make_workspace(folder, source, recipe, with_settings(own, shorter))
     return [WOULD_STOP] if stops else time
+
+
+def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
+    """A look with the dev questions of a folder that `stillhouse label` wrote.
+
+    Raises `InputError` for another folder, and beside training questions.
+    """
+    from stillhouse.corpus.sources.labels import find_labels, read_labels
+    from stillhouse.corpus.sources.rows import Query
+
+    if look is not None and look.labelled:
+        raise InputError("--questions is for a source without training questions, of which some become dev questions")
+    files = find_labels(folder.expanduser(), "dev") if folder.expanduser().is_dir() else {}
+    if len(files) < 2:
+        raise InputError(f"--questions: {folder} lacks queries.jsonl or qrels/dev.tsv; `stillhouse label` writes them")
+    if look is None or not look.whole:
+        return look
+    count = sum(isinstance(row, Query) for row in read_labels(files))
+    return replace(look, questions={**look.questions, "dev": look.questions.get("dev", 0) + count})
 
 
 @doing("looking at the source")
@@ -103,11 +143,12 @@ def first_look(source: str | None) -> FirstLook | None:
     return look_at(source or SAMPLE)
 
 
-def _ingest(source: str | None, recipe: str | None, look: FirstLook | None) -> Any:
+def _ingest(source: str | None, recipe: str | None, look: FirstLook | None, questions: Path | None) -> Any:
     """The settings of `ingest` in a run of this source, for a choice among base models."""
     path = find_recipe(recipe or recipe_for(look))
     ingest = configs(load_recipe(path), str(path))["ingest"]
     own = divided(look, ingest.dev_fraction) if look and not recipe else {}
+    own |= {"dev_queries": str(questions)} if questions else {}
     return replace(ingest, **own, **({"source": source} if source is not None else {}))
 
 

@@ -4,7 +4,9 @@ fit into memory."""
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.pipeline.graph import PRETRAINING, graph_of
@@ -160,6 +162,20 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
         )
         lines.append(f"{line} (ingest.dev_fraction){few}")
     return lines
+
+
+def describe_few(look: FirstLook | None, source: str | None, questions: Path | None) -> str:
+    """A line on the dev questions of a source without training questions; empty if it says nothing new."""
+    if look is None or look.labelled or source is None:
+        return ""
+    if questions:
+        return f"the questions of {questions} choose among retrievers (ingest.dev_queries)"
+    if look.questions:
+        return ""
+    line = f"twenty questions of yours choose better than made ones: stillhouse label {shlex.quote(source)} questions"
+    if look.unjudged:
+        line += f"; `stillhouse label-queries` labels the {look.unjudged:,} without labels (docs/train.md)"
+    return line
 
 
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:

@@ -12,7 +12,7 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.core.artifacts import sync
+from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.serving.feedback_log import Feedback, FeedbackLog
 
@@ -164,6 +165,19 @@ class QueryLog:
             sync(self.folder)
         finally:
             self.counts["written" if saved else "dropped"] += len(rows)
+
+
+def read_asked(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """The text, client and time (ISO 8601) of every question in the files of a log, which a service may be writing.
+
+    Raises `InputError` for a folder without any.
+    """
+    files = named(folder, ".parquet")
+    if not files:
+        raise InputError(f"{folder} holds no questions; give the folder that `stillhouse serve --log-queries` uses")
+    for path in files:
+        for row in pq.read_table(path, columns=["query", "client", "asked_at"]).to_pylist():
+            yield row["query"], row["client"], row["asked_at"].isoformat()
 
 
 def owner_only(path: str, flags: int) -> int:

@@ -257,6 +257,13 @@ def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     patch.setattr(data, "fetch", fetch)
 
 
+def never_served(patch: pytest.MonkeyPatch, inputs: Path) -> None:
+    from stillhouse.cli import label
+
+    known_code(patch)
+    patch.setattr(label, "serve", lambda server: server.server_close())
+
+
 def tune_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 
     from stillhouse.experiments.tuning import search
@@ -281,6 +288,9 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
         (("new", "folder"),),
         lambda there, inputs: ["new", there / "f", "--source", "sample", "--recipe", "micro"],
         again=InputError.exit_code,
+    ),
+    "label": Case(
+        (("label", "folder"),), lambda there, inputs: ["label", "sample", there / "f", "--port", 0], never_served
     ),
     "run": Case((("run", "folder"),), lambda there, inputs: ["run", *RUN, "--folder", there / "f"], stand_ins),
     "compare": Case(
@@ -343,6 +353,7 @@ READS: set[Argument] = {
     *(("search", name) for name in ("corpus", "retriever", "index", "hybrid")),
     ("compare", "sweep"),
     ("models", "table"),
+    ("new", "questions"),
     ("refresh", "train_queries"),
     ("serve", "place"),
     ("queries", "log"),

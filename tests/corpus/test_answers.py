@@ -43,7 +43,7 @@ def test_answers_are_written_split_by_split_without_repeats(tmp_path: Path) -> N
     assert list(corpus.answers_of("test")["answer"]) == ["Ångström ", "b"]
     assert facts["answers"] == {"train": 2, "dev": 0, "test": 2}
     assert list(corpus.queries_of("test")["query_id"]) == ["test", "only"]
-    assert facts["rejected"] == {"query: no relevant passage": 1}
+    assert facts["rejected"] == {} and list(corpus.unjudged["query_id"]) == ["none"] and facts["unjudged"] == 1
     assert all(map(Check.passed.fget, _integrity(corpus, _PassageCounts(corpus, 0))))  # type: ignore[attr-defined]
 
 

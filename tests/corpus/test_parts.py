@@ -19,7 +19,7 @@ from stillhouse.corpus.cleaning_parts import Several
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.extra_test_queries import with_test_queries
+from stillhouse.corpus.sources.extra_queries import with_queries
 from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.split_names import with_splits
 
@@ -156,7 +156,7 @@ def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None
     asked = write(tmp_path / "asked", labels)
 
     def opened() -> Source:
-        return with_test_queries(with_splits(open_source(str(source)), {"test": "dev"}), asked)
+        return with_queries(with_splits(open_source(str(source)), {"test": "dev"}), "test_queries", asked)
 
     facts, tables = corpus_of(opened(), tmp_path / "work", 1)
     assert facts["queries"]["dev"] and facts["queries"]["test"] == 1

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import HTTPServer
 from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
+import yaml
 from chat_server import serving
 from documented_commands import section
 from small_workspaces import write_beir
 from terminal import Terminal
 
+from stillhouse.cli import label
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
+from stillhouse.serving.query_log import LogChoices, QueryLog
 
 RunsOfSteps = Callable[[Path], Callable[..., dict[str, Path]]]
 ARTICLES = {
@@ -46,6 +53,8 @@ def made(
         "artifacts/retriever_1/retriever": trained,
         "artifacts/retriever_1_index/index": index,
         "artifacts/distilled/retriever": trained,
+        "artifacts/fetch_model/encoder": trained,
+        "artifacts/zero_shot_index/index": index,
     } | {f"artifacts/best/{name}": best[name] for name in ("retriever", "index", "hybrid")}
 
 
@@ -96,13 +105,44 @@ def test_questions_of_a_file_and_of_a_pipe_are_answered(terminal: Terminal) -> N
     assert all(len(answer["hits"]) == 1 for answer in answers)
 
 
-def test_a_chat_model_asks_the_questions(terminal: Terminal) -> None:
-    for name in ("corpus", "index", "retriever", "negatives"):
-        Path(name).unlink()
+def write_articles() -> None:
     Path("path/to/articles").mkdir(parents=True)
     for name, paragraphs in ARTICLES.items():
         text = "".join(f"{paragraph}.\n\n" for paragraph in paragraphs)
         (Path("path/to/articles") / f"{name}.md").write_text(f"# {name}\n\n{text}")
+
+
+def test_passages_get_questions_of_a_person(terminal: Terminal) -> None:
+    write_articles()
+
+    def answer(server: HTTPServer) -> None:
+        """Serves two requests: what the person saves, and the page after it."""
+        body = urlencode({"passage": "songs#1", "question": "what sings"}).encode()
+        with server, ThreadPoolExecutor() as person:
+            seen = person.submit(urlopen, f"http://127.0.0.1:{server.server_port}/", body)
+            server.handle_request()
+            server.handle_request()
+            assert seen.result().status == 200
+
+    terminal.patch.setattr(label, "serve", answer)
+    terminal.type_all(section("docs/train.md", "Twenty questions of your own"))
+    assert yaml.safe_load(Path("manuals/params.yaml").read_text())["ingest"]["dev_queries"] == "../questions"
+
+
+def test_questions_of_a_log_are_labelled(terminal: Terminal) -> None:
+    log = QueryLog(Path("asked"), LogChoices())
+    for query in ("where does the red bird sing", "which fish"):
+        log.note("v1", "somebody", query, [])
+    log.end()
+    terminal.replaced = {"--all": "--all --most-share 1", "--queries labelled": "--queries labelled --share 1"}
+    terminal.type_all(section("docs/train.md", "Questions without answers"))
+    assert len(Path("labelled/queries.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_chat_model_asks_the_questions(terminal: Terminal) -> None:
+    for name in ("corpus", "index", "retriever", "negatives"):
+        Path(name).unlink()
+    write_articles()
     with serving() as server:
         terminal.replaced = {"http://localhost:11434/v1": server.address}
         terminal.type_all(section("docs/train.md", "A chat model asks the questions"))

@@ -314,5 +314,25 @@ def test_judged_queries_of_a_log_are_a_table_of_a_source(two_releases: list[Path
     found = {row.text: (row.query_id, row.split) for row in corpus.queries.itertuples()}
     assert found == {query: (ids[query], split) for query, split in judged.items()}
     assert set(corpus.qrels["passage_id"]) == {last}
-    rejected = set(corpus.rejected[["id", "reason"]].itertuples(index=False, name=None))
-    assert rejected == {(id, "no relevant passage") for id in (ids["nobody judged this"], hit["query_id"])}
+    assert set(corpus.unjudged["query_id"]) == {ids["nobody judged this"], hit["query_id"]}
+    assert corpus.rejected.empty
+
+
+def test_all_questions_of_a_log_are_exported_and_no_client_has_too_many(tmp_path: Path) -> None:
+    queries = QueryLog(tmp_path / "log", LogChoices())
+    for client, asked in {"ann": ["a", "A ", "b", "c"], "bob": ["b"], "cat": ["d"], "dan": ["d", "e"]}.items():
+        for query in asked:
+            queries.note("v1", client, query, [])
+    queries.end()
+    command = ["queries", "export", str(tmp_path / "log"), "--all"]
+
+    def exported(name: str, *words: str) -> set[str]:
+        out = tmp_path / name
+        assert cli.main([*command, str(out), *words]) == 0
+        assert not (out / "qrels").exists()
+        return {json.loads(line)["text"] for line in (out / "queries.jsonl").read_text().splitlines()}
+
+    # Of the questions that a client repeats, the last form counts; at most half of all are of one client.
+    assert exported("all", "--most-share", "0.5") == {"A ", "b", "c", "d", "e"}
+    assert exported("several", "--most-share", "0.5", "--least-clients", "2") == {"b", "d"}
+    assert exported("few") == {"A ", "b", "d"}  # a tenth of each client's is less than one: each has its first

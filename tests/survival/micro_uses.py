@@ -12,6 +12,7 @@ from typing import Any
 from chat_server import address_of_this_process
 from kills import KILLS
 
+from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.pipeline.graph import CORPUS, GATE, PRETRAINED, USES, Use
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 
@@ -55,6 +56,11 @@ RUN_USES = (
         CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
     ),
     Use(
+        "label_queries",
+        "label-queries",
+        CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
+    ),
+    Use(
         "compare_release",
         "compare-release",
         CORPUS | {"champion": "retriever_1_run/run", "challenger": "distilled_run/run"},
@@ -79,7 +85,8 @@ def settings_of(use: Use, root: Path) -> Any:
     """
     recipe = find_recipe("micro")
     config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
-    changes = EXACT | TRAINED | {"file": str(root / "bm25" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
+    changes = EXACT | TRAINED | {"questions": str(sample_folder())}
+    changes |= {"file": str(root / "bm25" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
     if SMALL and use.name == "fetch_model":
         changes |= {"model": str(root / START)}
     if use.step_name == "generate-queries":

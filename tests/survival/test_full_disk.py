@@ -51,7 +51,8 @@ class Run:
         words += [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         if self.begins == "base_url":
             return [*words, f"--base-url={address_of_this_process()}"]
-        return words + [f"--{name}={root / name}" for name in ("model", "source", "file") if name == self.begins]
+        names = ("model", "source", "file", "questions")
+        return words + [f"--{name}={root / name}" for name in names if name == self.begins]
 
     def places(self, outputs: Path) -> dict[str, Path]:
         return {port.name: outputs / port.name for port in find_step(self.step).outputs}
@@ -98,6 +99,7 @@ RUNS = {
         "average", CORPUS | BM25 | {"start": INIT, "trained": "train-retriever/retriever"}, {"eval_depth": 8}
     ),
     "hybrid": Run("hybrid", CORPUS | DENSE | {"bm25": "bm25/bm25"}, {"depth": 20}),
+    "label-queries": Run("label-queries", CORPUS | DENSE | {"bm25": "bm25/bm25"}, begins="questions"),
     "select-best": Run(
         "select-best",
         CORPUS | {"bm25": "bm25/bm25", "candidates/start": INIT, "indexes/start": "index/index"},
@@ -171,6 +173,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     root = tmp_path_factory.mktemp("made")
     beir(root / "source")
     (root / "model").symlink_to(tiny_model)
+    (root / "questions").symlink_to(root / "source")
     (root / "file").write_text("".join(f"q{query}\tp{query}\tp{query + 60}\n" for query in range(40)))
     for name, run in RUNS.items():
         code = end_of(run.words(root, root / name), root / "work", root / "log")

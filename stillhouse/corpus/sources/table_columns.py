@@ -33,6 +33,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "split": ("split",),
     },
     "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
+    "unjudged": {"id": _IDS["query"], "text": ("text",)},
 }
 """The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
 

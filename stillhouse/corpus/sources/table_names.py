@@ -18,6 +18,7 @@ NAMES = {
     "qrels": ("qrels",),
     "answers": ("answers",),
     "not_prose": ("not_prose",),
+    "unjudged": ("unjudged",),
 }
 """The names that the file or folder of each table may have."""
 

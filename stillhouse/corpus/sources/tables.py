@@ -318,7 +318,7 @@ def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[F
 
 
 def _kind(file: TableOfFile) -> str:
-    return {"queries": "query", "not_prose": "passage"}.get(file.table, file.table[:-1])
+    return {"queries": "query", "unjudged": "query", "not_prose": "passage"}.get(file.table, file.table[:-1])
 
 
 def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
@@ -346,7 +346,7 @@ def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) ->
             yield NotProse(identifier(fields, ("id",)), named, where)
         elif file.table == "links":
             yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
-        elif file.table == "queries":
+        elif file.table in ("queries", "unjudged"):
             id, text = identifier(fields, ("id",)), text_field(fields, "text")
             if (origin := _optional(fields, "origin")) not in ("", SOURCE):
                 made.add(id)

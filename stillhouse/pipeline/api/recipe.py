@@ -75,13 +75,15 @@ def new(
     recipe: str | None = None,
     model: Folder | None = None,
     hours: float | None = None,
+    questions: Folder | None = None,
 ) -> Path:
     """Make a working folder as `stillhouse new` does, with `params.yaml`, `dvc.yaml` and a DVC repository.
 
     `source` is a corpus on disk or a name that `ingest` knows; it defaults to the recipe's own. `recipe` defaults to
     the one that fits the source and the model. `model` is what training starts from: a folder, `package:NAME` or a hub
     name, or the best of several, divided by commas; a bare language model is pre-trained first. `hours` shortens the
-    training so that the run takes at most that long on this machine.
+    training so that the run takes at most that long on this machine. `questions` is a folder that `stillhouse label`
+    wrote, with dev questions for a source without training questions.
 
         stillhouse.new("work", "articles/", hours=2)
 
@@ -93,7 +95,7 @@ def new(
     if hours is not None and not 0 < hours < float("inf"):
         raise InputError(f"new(): hours must be a number above 0, such as 0.5 or 3, not {hours!r}")
     of, start = (None if place is None else os.fspath(place) for place in (source, model))
-    make(Path(folder), of, recipe, start, hours)
+    make(Path(folder), of, recipe, start, hours, None if questions is None else Path(questions))
     return Path(folder)
 
 

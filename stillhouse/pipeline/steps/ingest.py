@@ -167,6 +167,12 @@ class Config:
         "these; 0 = none",
         minimum=0.0,
     )
+    dev_queries: str | None = setting(
+        None,
+        "a folder with labelled dev queries: queries.jsonl and qrels/dev.tsv, in BEIR layout, as `stillhouse label` "
+        "writes them; the winner is chosen on these alone where other dev queries are made from the corpus",
+        location=True,
+    )
     test_queries: str | None = setting(
         None,
         "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout",
@@ -203,7 +209,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.pair_queries import PairChoices, check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
-    from stillhouse.corpus.sources.extra_test_queries import with_test_queries
+    from stillhouse.corpus.sources.extra_queries import PLACES, with_queries
     from stillhouse.corpus.sources.options import Options
     from stillhouse.corpus.sources.split_names import check_splits, with_splits
 
@@ -223,8 +229,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.distractors:
         other = open_source(config.distractors)
         source = with_distractors(source, other, config.max_distractors, config.seed, config.pair_language)
-    if config.test_queries:
-        source = with_test_queries(source, Path(config.test_queries).expanduser())
+    for setting_of in PLACES:
+        if folder := getattr(config, setting_of):
+            source = with_queries(source, setting_of, Path(folder).expanduser())
     if config.split_tokens:
         source = _with_pieces(config, source, inputs.get("tokenizer"))
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
@@ -292,6 +299,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a chat model"
     if facts.get("added_train_queries"):
         summary += f", {facts['added_train_queries']:,} of the train queries added"
+    if facts.get("unjudged"):
+        summary += f", {facts['unjudged']:,} questions without labels"
     if facts.get("documents"):
         summary += f", qrels of {facts['documents']:,} documents"
     for split in ("dev", "test"):
@@ -387,6 +396,6 @@ STEP = Step(
     ),
     outputs=(Port("corpus", "the corpus folder"),),
     run=run,
-    version=2,
+    version=3,
     divided=True,
 )

@@ -27,6 +27,7 @@ MODULES = (
     "index",
     "adopt_index",
     "hybrid",
+    "label_queries",
     "mine",
     "train_reranker",
     "score_shard",

@@ -1,0 +1,45 @@
+"""Extra labelled dev or test queries for a source with none or few: `queries.jsonl` and `qrels/<split>.tsv`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.rows import Each, Part, Row, Source
+
+PLACES = {"dev_queries": "dev", "test_queries": "test"}
+"""The settings that name such folders, with their split; also the prefixes of these queries' file names in
+`rejected.parquet`."""
+
+
+def with_queries(source: Source, place: str, folder: Path) -> Source:
+    """The source with the labelled queries of `folder` (BEIR layout) after its own rows.
+
+    Raises `InputError` if the folder lacks one of the two files.
+    """
+    labels = find_labels(folder, PLACES[place])
+    if len(labels) < 2:
+        raise InputError(
+            f"{place}: {folder} must be a folder with queries.jsonl (_id, text) and qrels/{PLACES[place]}.tsv "
+            "(query-id, corpus-id, score), each also with .gz"
+        )
+
+    def rows() -> Iterator[Row]:
+        yield from source.rows()
+        yield from _read(place, labels)
+
+    def parts(size: int, each: Each) -> list[Part]:
+        assert source.parts is not None
+        return [*source.parts(size, each), Part(partial(_read, place, labels))]
+
+    files = source.files | {f"{place}/{name}": path for name, path in labels.items()}
+    return dataclasses.replace(source, files=files, rows=rows, parts=parts if source.parts else None)
+
+
+def _read(place: str, labels: dict[str, Path]) -> Iterator[Row]:
+    for row in read_labels(labels):
+        yield row._replace(where=f"{place}/{row.where}")

@@ -1,0 +1,115 @@
+"""Step `label-queries`: gives questions without labels the passage that BM25 and a retriever rank first, where they are
+sure, as train queries.
+
+Shape suffixes: Q questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stillhouse.core.config import setting
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(InferenceConfig):
+    """Which questions, and how sure an answer must be."""
+
+    questions: str | None = setting(
+        None,
+        "a folder with queries.jsonl, as `stillhouse queries export --all` writes it; null = the questions of the "
+        "corpus that have no label",
+        location=True,
+    )
+    share: float = setting(
+        0.7,
+        "keep this share of the questions: those whose first passage leads the second by most",
+        minimum=0,
+        maximum=1,
+    )
+    depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=2)
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.corpus.label_files import write_qrels, write_queries
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.bm25 import BM25
+    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.search.hybrid import HybridIndex, unfitted
+    from stillhouse.search.vector_index import VectorIndex
+
+    corpus = Corpus.open(inputs["corpus"])
+    asked = dict(zip(corpus.unjudged["query_id"], corpus.unjudged["text"]))
+    if config.questions:
+        asked = read_questions(Path(config.questions).expanduser())
+    if not asked:
+        raise InputError(
+            f"{inputs['corpus']} has no questions without labels; add a queries.jsonl to the source, or name a folder "
+            "with one in `questions`"
+        )
+    index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])
+    check_index(index, corpus)
+    texts = list(asked.values())
+    vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, texts, context, config)
+    fusion = unfitted("auto", config.depth, index)
+    gpu = searches_on_gpu(index, config.depth, context)
+    rows_Q2, scores_Q2 = HybridIndex(bm25, index).search(fusion, texts, vectors_QD, 2, gpu)
+    chosen = surest(scores_Q2, config.share)
+    ids, passages = list(asked), corpus.passage_ids[rows_Q2[chosen, 0]].tolist()
+    write_queries(outputs["queries"], {ids[question]: texts[question] for question in chosen.tolist()})
+    write_qrels(outputs["queries"], "train", zip([ids[question] for question in chosen.tolist()], passages))
+    return Report(
+        f"{len(chosen):,} of {len(asked):,} questions labelled by {fusion}",
+        metrics={"queries": float(len(chosen))},
+        facts={"questions": len(asked), "queries": len(chosen), "fusion": str(fusion)},
+    )
+
+
+def surest(scores_Q2: NDArray[np.float32], share: float) -> NDArray[np.int64]:
+    """The questions, ascending, int64: the `share` in which the best score leads the second by most.
+
+    Of equal leads, the earlier question is taken.
+    """
+    import numpy as np
+
+    lead_Q = scores_Q2[:, 0] - scores_Q2[:, -1]
+    count = round(share * len(lead_Q))
+    return np.sort(np.argsort(-lead_Q, kind="stable")[:count])
+
+
+def read_questions(folder: Path) -> dict[str, str]:
+    """Texts by id of a folder's `queries.jsonl`. Raises `InputError` if it has none."""
+    from stillhouse.corpus.sources.labels import find_labels, read_labels
+    from stillhouse.corpus.sources.rows import Query
+
+    names = {name: path for name, path in find_labels(folder).items() if name.startswith("queries")}
+    found = {row.id: row.text for row in read_labels(names) if isinstance(row, Query) and row.text.strip()}
+    if not found:
+        raise InputError(f"questions: {folder} has no queries.jsonl with questions (_id, text)")
+    return found
+
+
+STEP = Step(
+    "label-queries",
+    "labels questions with the passage that BM25 and a retriever find, where they are sure",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("retriever", "the bi-encoder", kind="model"),
+        Port("index", "its index of the corpus"),
+        Port("bm25", "the BM25 index from `bm25`"),
+    ),
+    outputs=(Port("queries", "the questions and their passages, for `ingest` (train_queries)"),),
+    run=run,
+)

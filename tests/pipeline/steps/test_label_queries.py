@@ -1,0 +1,92 @@
+"""Questions without labels: what is read as such, and which passage they get, compared with every pair's score."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+import Stemmer
+from sentence_transformers import SentenceTransformer
+
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.first_look import look_at
+from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.evaluation.relevance import JudgedQueries
+
+Run = Callable[..., dict[str, Path]]
+WORDS = ("bird", "fish", "tree", "stone", "cloud", "river", "red", "green", "blue", "old", "new", "small")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """36 passages, twelve questions of which two have a label, one repeats another and one repeats a test question."""
+    folder = tmp_path / "source"
+    (folder / "qrels").mkdir(parents=True)
+    draw = np.random.default_rng(0).choice
+    texts = [f"the {' '.join(draw(WORDS, 6))} number {n}" for n in range(36)]
+    lines = [json.dumps({"_id": f"p{n}", "title": "", "text": text}) + "\n" for n, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(lines))
+    asked = [f"where is the {' '.join(draw(WORDS, 3))}" for _ in range(10)]
+    asked += [asked[2].upper(), asked[1]]
+    lines = [json.dumps({"_id": f"q{n}", "text": text}) + "\n" for n, text in enumerate(asked)]
+    (folder / "queries.jsonl").write_text("".join(lines))
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t1\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\n")
+    return folder
+
+
+def test_questions_without_labels_are_kept_apart(run_step: Run, source: Path, tmp_path: Path) -> None:
+    corpus = Corpus.open(run_step("ingest", {}, source=str(source), queries="source", dev_fraction=0.0)["corpus"])
+    assert list(corpus.unjudged["query_id"]) == [f"q{n}" for n in range(2, 10)]
+    assert list(corpus.queries["query_id"]) == ["q0", "q1"] and corpus.rejected.empty
+    assert corpus.facts["unjudged"] == 8
+    assert corpus.facts["left_out"] == {"query: without labels, and its text stands there already": 2}
+    again = run_step("ingest", {}, "again", source=str(corpus.folder), queries="source", dev_fraction=0.0)["corpus"]
+    assert Corpus.open(again).unjudged.equals(corpus.unjudged)
+    (source / "qrels" / "train.tsv").unlink()
+    (source / "qrels" / "test.tsv").unlink()
+    look = look_at(str(source))
+    assert (look.unjudged, dict(look.questions), look.labelled) == (10, {}, False)
+
+
+def test_the_surest_questions_get_the_passage_that_all_scores_put_first(
+    run_step: Run, source: Path, retriever: Path, tmp_path: Path
+) -> None:
+    own = {"source": str(source), "queries": "source", "dev_fraction": 0.0}
+    folders = {"corpus": run_step("ingest", {}, **own)["corpus"], "retriever": retriever}
+    folders |= {"index": run_step("index", folders, precision="fp32")["index"]}
+    folders |= {"bm25": run_step("bm25", {"corpus": folders["corpus"]}, negatives_depth=5, language="en")["bm25"]}
+    made = run_step("label-queries", folders, share=0.5, precision="fp32")["queries"]
+
+    corpus = Corpus.open(folders["corpus"])
+    texts, asked = passage_texts(corpus), list(corpus.unjudged["text"])
+    model = SentenceTransformer(str(retriever), device="cpu")
+    passages_ND = model.encode(texts).astype(np.float64)
+    spread = np.mean([np.std(np.delete(passages_ND @ own, row)) for row, own in enumerate(passages_ND)])
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index(bm25s.tokenize(texts, **options), show_progress=False)
+    lexical_QN = np.stack([index.get_scores(words) for words in bm25s.tokenize(asked, return_ids=False, **options)])
+    scores_QN = 0.3 * spread * lexical_QN + model.encode(asked) @ passages_ND.T
+    two_Q2 = np.sort(scores_QN)[:, -2:]
+    sure = np.sort(np.argsort(two_Q2[:, 0] - two_Q2[:, 1])[:4])
+    expected = [(f"q{2 + question}", f"p{scores_QN[question].argmax()}") for question in sure.tolist()]
+
+    rows = [line.split("\t") for line in (made / "qrels" / "train.tsv").read_text().splitlines()[1:]]
+    assert [(query, passage) for query, passage, _ in rows] == expected
+    kept = [json.loads(line) for line in (made / "queries.jsonl").read_text().splitlines()]
+    assert [(row["_id"], row["text"]) for row in kept] == [(f"q{2 + n}", asked[n]) for n in sure.tolist()]
+
+    # `ingest` adds them to the train queries, and they are no dev or test queries.
+    after = Corpus.open(run_step("ingest", {}, "after", **own, train_queries=str(made))["corpus"])
+    found = after.qrels_of("train")
+    assert set(zip(found["query_id"], found["passage_id"])) == {("q0", "p0"), *expected}
+    assert JudgedQueries(after, "test").texts == JudgedQueries(corpus, "test").texts
+    other = run_step("label-queries", folders, "other", questions=str(source), share=1.0, precision="fp32")["queries"]
+    assert len((other / "queries.jsonl").read_text().splitlines()) == 12
+    with pytest.raises(InputError, match="with questions"):
+        run_step("label-queries", folders, "none", questions=str(tmp_path / "source" / "qrels"))

@@ -182,7 +182,12 @@ def test_real_dev_questions_replace_made_ones_in_the_choice(browser: Browser, so
 
 
 def test_a_killed_command_continues(source: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "stillhouse.cli", "label", str(source), str(tmp_path / "out"), "--port", "0"]
+    code = (
+        "import signal, sys; from stillhouse import cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the tests' caller ignores it\n"
+        "sys.exit(cli.main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", code, "label", str(source), str(tmp_path / "out"), "--port", "0"]
     for done in (0, 1):
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
             assert process.stdout

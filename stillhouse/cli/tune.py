@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 BEST = "params.yaml"
 EXAMPLES = """\
-Run this in a workspace, after `stillhouse run`. Each trial trains with other settings and ranks the dev questions, never the
-test questions. A trial that is worse than half of the finished ones is stopped early. To continue a stopped search,
-run the same command again; to make it longer, with more --trials.
+Run this in a workspace, after `stillhouse run`. Each trial trains with other settings and ranks the dev questions,
+never the test questions. A trial that is worse than half of the finished ones is stopped early. To continue a stopped
+search, run the same command again; to make it longer, with more --trials.
 
 The more trials, the more of the gain on dev is due to chance: the last line of the output says how certain it is.
 Confirm the result on the test questions, once.

@@ -354,4 +354,4 @@ def test_made_questions_train_a_retriever(source: Path, run_step: RunStep, retri
     metrics = json.loads((page / "metrics.json").read_text())
     assert metrics["bm25"]["RR@10"] == 1.0, "a question holds its passage's words"
     shown = (page / "report.html").read_text()
-    assert "synthetic" in shown and "a question that a chat model made from a passage" in shown
+    assert "synthetic" in shown and "a question that a language model made from a passage" in shown

@@ -130,7 +130,7 @@ def compile_action(argv: Sequence[str]) -> int:
     )
     flag(parser, "--resources", "write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
-    _platform()
+    _require_kfp()
     from stillhouse.kubeflow.pipelines.catalog import Request
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.manifests import write_all
@@ -168,7 +168,7 @@ def submit_action(argv: Sequence[str]) -> int:
     )
     flag(parser, "--every SECONDS", "how often --wait polls (default: %(default)g)", float, 5.0)
     arguments = parser.parse(argv)
-    _platform()
+    _require_kfp()
     from stillhouse.kubeflow.pipelines.catalog import Request
     from stillhouse.kubeflow.pipelines.image import image
     from stillhouse.kubeflow.pipelines.ir import compile_small
@@ -214,7 +214,7 @@ def upload_action(argv: Sequence[str]) -> int:
     _add_placements(parser)
     _add_cluster(parser)
     arguments = parser.parse(argv)
-    _platform()
+    _require_kfp()
     from stillhouse.kubeflow.pipelines.catalog import Request
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.stored import upload
@@ -231,7 +231,7 @@ def run_local_action(argv: Sequence[str]) -> int:
     flag(parser, "--folder FOLDER", "where to write the result (default: the current folder)", output_folder, Path())
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
-    _platform()
+    _require_kfp()
     from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
     from stillhouse.kubeflow.pipelines.local import PipelineFailed, run_local
 
@@ -267,7 +267,7 @@ def _values(request: Request, given: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _platform() -> None:
+def _require_kfp() -> None:
     """Raises `InputError` with the remedy if kfp is not installed."""
     try:
         import kfp  # noqa: F401

@@ -95,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
     for name, folder in folders.items():
         if not folder.is_dir():
             raise InputError(
-                f"--{name} {folder} does not exist; run `dvc repro` in a workspace (`stillhouse new`) to make it, "
+                f"--{name} {folder} does not exist; run `stillhouse run` in a workspace (`stillhouse new`) to make it, "
                 "or give another folder"
             )
     where = conditions(folders["corpus"], arguments.where) if arguments.where else None

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 BEST = "params.yaml"
 EXAMPLES = """\
-Run this in a workspace, after `dvc repro`. Each trial trains with other settings and ranks the dev questions, never the
-test questions. A trial that is worse than half of the finished ones is stopped early. To continue a stopped search,
-run the same command again; to make it longer, with more --trials.
+Run this in a workspace, after `stillhouse run`. Each trial trains with other settings and ranks the dev questions,
+never the test questions. A trial that is worse than half of the finished ones is stopped early. To continue a stopped
+search, run the same command again; to make it longer, with more --trials.
 
 The more trials, the more of the gain on dev is due to chance: the last line of the output says how certain it is.
 Confirm the result on the test questions, once.
@@ -92,4 +92,4 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
         "It was chosen on these questions, so expect less on others, and measure it on the test questions once."
     )
     values = [f"{key}: {value}" for key, value in best.user_attrs[SETTINGS].items()]
-    return [said, *values, f"{path} is the recipe with these settings. Next: cp {path} params.yaml && dvc repro"]
+    return [said, *values, f"{path} is the recipe with these settings. Next: cp {path} params.yaml && stillhouse run"]

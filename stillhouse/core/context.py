@@ -118,7 +118,7 @@ def embeddings_root() -> Path:
 
 
 def answers_root() -> Path:
-    """The folder that keeps the answers of chat models from run to run, beside the work folders."""
+    """The folder that keeps the answers of language models from run to run, beside the work folders."""
     return work_root() / "answers"
 
 

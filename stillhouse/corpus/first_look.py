@@ -30,7 +30,7 @@ class FirstLook:
     """The format, the number of passages, the tokens of each in a sample, and the judged questions by split.
 
     `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read.
-    `unjudged` counts the questions without labels, if it is True.
+    `unjudged` counts the questions without labels of a source that was read whole.
     `articles` counts those of the first passages; 0 if they were not counted. `texts` are the passages of the sample as
     models read them. `lengths` include special tokens, and are estimates unless a tokenizer `counted` them.
     """

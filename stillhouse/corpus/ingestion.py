@@ -45,8 +45,8 @@ class Choices:
 
     `queries` is one of `QUERIES`, `titles` one of `TITLES`, and `pairs` says how pair queries are made. `mixed_pairs`
     is the number of pair queries added to the labelled train queries, as a share of these. `generated` are questions of
-    a chat model: they are added to the labelled train queries or, if there are none, replace pair queries. `added` are
-    train queries that are added last. They do not count as labels: without other labels, queries are made as usual.
+    a language model: they are added to the labelled train queries or, if there are none, replace pair queries. `added`
+    are train queries that are added last. They do not count as labels: without other labels, queries are made as usual.
     `of_documents` chooses among the qrels of passages that stand for a qrel of their document.
     """
 
@@ -260,7 +260,7 @@ def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuer
 
 
 def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQueries, has_train: bool) -> PairQueries:
-    """Adds a chat model's questions: all to train if there are labelled train queries, else to every split."""
+    """Adds a language model's questions: all to train if there are labelled train queries, else to every split."""
     assert choices.pairs is not None, "choices of pair queries"
     wanted = choices.pairs
     if has_train:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +63,12 @@ def filled(prompt: str, title: str, text: str, number: int = 1) -> str:
 def filled_whole(prompt: str, title: str, text: str, number: int = 1) -> str:
     """As `filled`, without the white space and marks after a title that is empty."""
     return filled(prompt if title else _NO_TITLE.sub("", prompt), title, text, number)
+
+
+def chat(said: Iterable[tuple[str, str]], asked: str) -> list[dict[str, str]]:
+    """The messages of a chat: what was asked before with its answers, then what is asked now."""
+    turns = [{"role": role, "content": content} for pair in said for role, content in zip(("user", "assistant"), pair)]
+    return [*turns, {"role": "user", "content": asked}]
 
 
 def read_examples(path: Path) -> tuple[Example, ...]:

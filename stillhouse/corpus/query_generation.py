@@ -26,7 +26,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.chat_api import BrokenAnswer, ChatServer, Reply
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.prompts import Example, filled
+from stillhouse.corpus.prompts import Example, chat, filled
 from stillhouse.corpus.questions import scored_questions
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus, write_table
@@ -50,21 +50,16 @@ class Asking:
 
     def request(self, title: str, text: str) -> dict[str, Any]:
         """The body of the request about a passage; braces in the passage stay unchanged."""
+        # A mark, which the model will imitate: a claim or keywords without one are not taken for an answer.
+        said = [(filled(self.prompt, shot.title, shot.text), f"- {shot.query}") for shot in self.examples]
         return {
             "model": self.model,
-            "messages": messages(self.prompt, self.examples, title, text, self.number),
+            "messages": chat(said, filled(self.prompt, title, text, self.number)),
             "temperature": self.temperature,
             "seed": self.seed,
             "stream": False,
             **({"max_tokens": self.max_tokens} if self.max_tokens else {}),
         }
-
-
-def messages(prompt: str, examples: Sequence[Example], title: str, text: str, number: int) -> list[dict[str, str]]:
-    """A chat about a passage, after those about the examples."""
-    said = [(filled(prompt, example.title, example.text), example.query) for example in examples]
-    chat = [{"role": role, "content": content} for pair in said for role, content in zip(("user", "assistant"), pair)]
-    return [*chat, {"role": "user", "content": filled(prompt, title, text, number)}]
 
 
 class Passage(NamedTuple):

@@ -24,20 +24,16 @@ from stillhouse.corpus.words import WORD
 
 LOST = "not found again"
 UNCLEAR = "unclear alone"
-QUOTED = "quoted"
 UNLIKELY = "unlikely"
 ALIKE = "like another"
 REASONS = {
     LOST: "no search found its passage again",
     UNCLEAR: "it makes sense only beside its passage",
-    QUOTED: "it stands in its passage, word for word",
     UNLIKELY: "the model that made it found it among the least likely",
     ALIKE: "another question has the same words",
 }
 """The reasons in the order in which they are tried, and what they mean."""
 
-QUOTED_WORDS = 8
-"""A shorter question may stand in its passage by chance, or as a heading."""
 _POINTING = re.compile(
     r"\b(?:this|these)\b"
     r"|\bthe (?:above|following|given|passage|text|paragraph|excerpt)\b"
@@ -49,25 +45,18 @@ _POINTING = re.compile(
 
 def reasons_to_drop(
     queries: Sequence[MadeQuery],
-    passages: Sequence[str],
     terms: Sequence[Sequence[str]],
     found_Q: NDArray[np.bool_],
     unlikely_share: float,
 ) -> list[str]:
     """Why each question is dropped, one of `REASONS`; "" if it is kept. The order of the questions does not matter.
 
-    `passages` are the questions' own passages and `terms` the questions' terms for a search by words. `found_Q` says
-    whether a search found the passage again.
+    `terms` are the questions' terms for a search by words. `found_Q` says whether a search found the passage again.
     """
     least = unlikely(queries, unlikely_share)
     reasons = []
-    for query, passage, found in zip(queries, passages, found_Q.tolist(), strict=True):
-        holds = {
-            LOST: not found,
-            UNCLEAR: points(query.text),
-            QUOTED: quotes(query.text, passage),
-            UNLIKELY: query.id in least,
-        }
+    for query, found in zip(queries, found_Q.tolist(), strict=True):
+        holds = {LOST: not found, UNCLEAR: points(query.text), UNLIKELY: query.id in least}
         reasons.append(next((reason for reason, held in holds.items() if held), ""))
     kept = [place for place, reason in enumerate(reasons) if not reason]
     for place in near_duplicates([queries[place] for place in kept], [terms[place] for place in kept]):
@@ -78,12 +67,6 @@ def reasons_to_drop(
 def points(text: str) -> bool:
     """Whether an English question points at something that only its passage names."""
     return _POINTING.search(text) is not None
-
-
-def quotes(text: str, passage: str) -> bool:
-    """Whether a question of at least `QUOTED_WORDS` words stands in its passage, word for word."""
-    words, own = (WORD.findall(normalise(both)) for both in (text, passage))
-    return len(words) >= QUOTED_WORDS and f" {' '.join(words)} " in f" {' '.join(own)} "
 
 
 def unlikely(queries: Sequence[MadeQuery], share: float) -> set[str]:

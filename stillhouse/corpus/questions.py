@@ -56,7 +56,7 @@ def scored_questions(reply: Reply, text: str, number: int) -> dict[str, float | 
     for line, value in zip(reply.text.split("\n"), reply.log_likelihoods, strict=True):
         with suppress(BrokenAnswer):
             found.setdefault(normalise(questions_of(Reply(line, False), text, 1)[0]), value)
-    return {question: found[normalise(question)] for question in questions}
+    return {question: found.get(normalise(question)) for question in questions}
 
 
 def as_line(answer: str, marked: bool) -> str:

@@ -72,7 +72,7 @@ TABLES = {**SCHEMAS, **SPARSE, "dropped": DROPPED}
 SOURCE = "source"
 """The origin of a query that came with the source. Synthetic queries have a pair task or `GENERATED`."""
 GENERATED = "generated"
-"""The origin of a question that a chat model wrote about a passage, and the prefix of its id."""
+"""The origin of a question that a language model wrote about a passage, and the prefix of its id."""
 ADDED = "added"
 """The origin of a train query that was added from elsewhere, such as feedback on a service's answers."""
 

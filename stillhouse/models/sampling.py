@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,17 +34,6 @@ class Drawn:
     ids: list[list[list[int]]]
     log_likelihood_BS: NDArray[np.float32]
     ended_BS: NDArray[np.bool_]
-
-
-class _Reader(Protocol):
-    def start(self) -> Tensor:
-        """The logits [B, S, V] of the first tokens."""
-
-    def next(self, token_BS: Tensor) -> Tensor:
-        """The logits [B, S, V] after these tokens."""
-
-    def keep(self, row_R: Tensor) -> None:
-        """Goes on with these rows alone."""
 
 
 @torch.inference_mode()
@@ -123,6 +112,8 @@ def _padded(texts: Sequence[Sequence[int]], device: torch.device, left: bool) ->
 
 
 class _Decoder:
+    """`start` returns the logits [B, S, V] of the first tokens, and `next` those after given ones."""
+
     def __init__(self, model: Any, prompts: Sequence[Sequence[int]], number: int) -> None:
         self._model, self._prompts, self._number = model, prompts, number
         self._cache = DynamicCache()

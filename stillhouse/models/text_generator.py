@@ -27,7 +27,7 @@ from stillhouse.core.artifacts import digest_json, write_json
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.prompts import Example, filled_whole, prompt_for_one
+from stillhouse.corpus.prompts import Example, chat, filled_whole, prompt_for_one
 from stillhouse.corpus.titles import divided
 from stillhouse.models.acceleration.grouped_attention import grouped_attention
 from stillhouse.models.acceleration.linear_layers import packed_linears
@@ -120,13 +120,8 @@ class TextGenerator(PairScorer):
     def _prompt(self, said: Sequence[tuple[str, str]], title: str, text: str, number: int) -> str:
         asked = filled_whole(self.prompt, title, text, number)
         if self.tokenizer.chat_template:
-            chat = [{"role": role, "content": of} for pair in said for role, of in zip(("user", "assistant"), pair)]
-            chat.append({"role": "user", "content": asked})
-            return str(
-                self.tokenizer.apply_chat_template(
-                    chat, tokenize=False, add_generation_prompt=True, enable_thinking=False
-                )
-            )
+            template = self.tokenizer.apply_chat_template
+            return str(template(chat(said, asked), tokenize=False, add_generation_prompt=True, enable_thinking=False))
         if self._encodes and not said:
             return asked
         return "".join(f"{shot}\n{query}\n\n" for shot, query in said) + f"{asked}\n"

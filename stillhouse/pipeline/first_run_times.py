@@ -225,7 +225,11 @@ def _scored(*splits: str) -> Callable[[Any, Scale], float]:
 
 def _learned(config: Any, scale: Scale) -> float:
     """A generator's training, as if there were as many pairs as it takes at most."""
-    return TRAINED * config.epochs * (config.max_pairs or 0) * (config.passage_tokens + QUERY_TOKENS)
+    from stillhouse.training.batches import steps_for
+
+    pairs = config.max_pairs or max(1, _asked(scale, "train"))
+    steps = steps_for(pairs, config.batch_size, config.epochs, config.max_steps)
+    return TRAINED * steps * min(config.batch_size, pairs) * (config.passage_tokens + QUERY_TOKENS)
 
 
 def _written(config: Any, scale: Scale) -> float:

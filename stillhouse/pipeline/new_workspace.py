@@ -127,7 +127,7 @@ def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
 
     if look is not None and look.labelled:
         raise InputError("--questions is for a source without training questions, of which some become dev questions")
-    files = find_labels(folder.expanduser(), "dev") if folder.expanduser().is_dir() else {}
+    files = find_labels(folder.expanduser(), "dev")
     if len(files) < 2:
         raise InputError(f"--questions: {folder} lacks queries.jsonl or qrels/dev.tsv; `stillhouse label` writes them")
     if look is None or not look.whole:

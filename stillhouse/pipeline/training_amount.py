@@ -67,7 +67,7 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = ""
 def usual(recipe: Recipe, look: FirstLook | None) -> Amount:
     """The settings with which a run uses more of its questions than the recipe within `USUAL_HOURS`, each as often.
 
-    None if the recipe itself takes longer, or if no forecast can be made.
+    There are none if the recipe itself takes longer, or if no forecast can be made.
     """
     expected, budget = forecast(recipe, look), USUAL_HOURS * 3600
     if expected is None or look is None or expected.total > budget:

@@ -90,7 +90,8 @@ class Labels:
                 self.texts[row.id.removeprefix(PREFIX)] = row.text
             elif isinstance(row, Qrel):
                 self.relevant.setdefault(row.query_id.removeprefix(PREFIX), []).append(row.passage_id)
-        # After a kill between the two files, a qrel may lack its question.
+        # After a kill between the two files, a qrel may lack its question, and that of a skipped passage its qrel.
+        self.texts = {id: text for id, text in self.texts.items() if id in self.relevant}
         self.relevant = {id: self.relevant[id] for id in self.texts}
 
     def save(self, passage_id: str, text: str, relevant: list[str]) -> None:
@@ -137,7 +138,7 @@ class Labelling:
             [shown] = self._shown(np.array([row]), set())
             question = fields.get("question", [self.labels.texts.get(shown.id, "")])[0]
             search = fields.get("search", [""])[0]
-            ticked = fields.get("relevant", self.labels.relevant.get(shown.id, []))
+            ticked = fields.get("relevant", [] if "question" in fields else self.labels.relevant.get(shown.id, []))
             hits = self._hits(row, search or question, [id for id in ticked if id != shown.id])
         return _template().render(
             shown=shown,

@@ -128,7 +128,7 @@ BAD = {
     "missing required input": (["mine", "--negatives", "out"], "needs --corpus"),
     "missing folder": (["mine", "--corpus", "absent", "--negatives", "out"], "absent does not exist"),
     "no output": (["mine", "--corpus", "corpus"], "needs --negatives"),
-    "search without artifacts": (["search", "why"], "`dvc repro`"),
+    "search without artifacts": (["search", "why"], "`stillhouse run`"),
     "search for none": (["search", "--top", "0", "why"], "--top must be at least 1"),
     "unknown recipe": (["run", "--recipe", "labeled"], "did you mean 'labelled'?"),
     "unknown action": (["pipeline", "compil"], "did you mean 'compile'?"),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stillhouse.corpus.chat_api import BrokenAnswer, Reply
-from stillhouse.corpus.questions import MOST_ANSWERED, MOST_CHARACTERS, questions_of
+from stillhouse.corpus.questions import MOST_ANSWERED, MOST_CHARACTERS, questions_of, scored_questions
 
 TEXT = "Salt keeps food because water leaves it?"
 TWO = ["Why does salt keep food?", "Who sold salt?"]
@@ -72,3 +72,9 @@ BROKEN = {
 def test_a_reply_that_is_not_a_list_of_questions_is_broken(case: str) -> None:
     with pytest.raises(BrokenAnswer):
         questions_of(Reply(BROKEN[case], cut=False), TEXT, 2)
+
+
+def test_a_question_has_the_likelihood_of_its_line() -> None:
+    text = "<think>\nIs it salt?</think> Why does salt keep food?\nWHO sold salt?\nWho sold salt?"
+    reply = Reply(text, False, (-1.0, -2.0, -3.0, -4.0))
+    assert scored_questions(reply, TEXT, 3) == {TWO[0]: None, "WHO sold salt?": -3.0}

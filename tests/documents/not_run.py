@@ -9,7 +9,6 @@ CLUSTER = "needs a cluster"
 NAMES = "tests/documents/test_kubectl_commands.py: what it names is in the manifests"
 
 NOT_RUN: dict[str, tuple[str, str]] = {
-    ". .venv/bin/activate": ("the tests' own environment stands in its place", "every test here"),
     "make ": ("installs, builds images as root, runs all tests, or takes hours", f"{ITSELF}: `make --dry-run`; CI"),
     "VARIANT=cpu IMAGES=gpu make ": ("builds an image as root", f"{ITSELF}: `make --dry-run`, its variables"),
     "pip install ": ("needs a network", f"{ITSELF}: the extra or package is in pyproject.toml"),

@@ -17,6 +17,7 @@ from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import SHIPPED, configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_times import estimate
 from stillhouse.pipeline.steps.index import Config as Index
+from stillhouse.pipeline.steps.train_generator import Config as Generator
 from stillhouse.pipeline.steps.train_retriever import Config as Training
 
 SCALE = Scale(passages=1000, queries={"train": 400, "dev": 50, "test": 100}, tokens=30.0, weights=10**6)
@@ -34,6 +35,9 @@ def test_times_computed_by_hand() -> None:
     training = Training(batch_size=32, epochs=2, max_steps=10, negatives_per_query=1, eval_share=None)
     read = 10 * 32 * (20 + 2 * 30)
     assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
+    writer = Generator(epochs=None, max_steps=5, max_pairs=None, batch_size=8, passage_tokens=30)
+    operations = 3 * 2 * first_run_times.WRITER_WEIGHTS * 5 * 8 * (30 + 20)
+    assert predicted_seconds("train-generator", writer, SCALE) == pytest.approx(OVERHEAD + operations / 1e9)
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
 
 

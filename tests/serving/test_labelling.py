@@ -124,6 +124,13 @@ def test_a_question_that_a_kill_cut_off_is_asked_again(
     again = Labels(tmp_path / "questions", "source", corpus)
     assert again.texts == {} and again.relevant == {}
 
+    again.save(passage, "whole", [passage])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(labelling, "write_queries", killed)
+        again.skip(passage)
+    assert "whole" in (tmp_path / "questions" / "queries.jsonl").read_text()
+    assert Labels(tmp_path / "questions", "source", corpus).texts == {}
+
 
 def test_texts_are_only_text_and_hits_can_be_ticked(browser: Browser) -> None:
     passage = browser.passage()
@@ -141,6 +148,9 @@ def test_texts_are_only_text_and_hits_can_be_ticked(browser: Browser) -> None:
     assert browser.send(passage=passage, question=TRAP) == 303 and not {"script", "img"} & {
         tag for tag, _ in Page(browser.shown()).tags
     }
+    browser.labels.save(passage, "fish", [passage, "p3"])
+    assert " checked>" in browser.shown(passage=passage)
+    assert " checked>" not in browser.shown(passage=passage, question="fish"), "unticked, then searched"
 
 
 def test_other_sites_and_empty_questions_are_refused(browser: Browser) -> None:

@@ -26,11 +26,13 @@ LINES = (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".qrels", ".trec")
 
 
 def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
-    """The query and qrels files of a folder, by their names inside it; {} for a corpus without labels.
+    """The query and qrels files of a folder, by their names inside it; {} for a corpus without labels, and no folder.
 
     With `splits`, only the qrels of these. Raises `InputError` for qrels without queries, for a file of qrels that is
     not named after a split or cannot be read, and for two files of one split.
     """
+    if not folder.is_dir():
+        return {}
     find_file(folder, "queries.jsonl")  # refuses a second one
     queries = {file.name: file.path for file in files_of(folder, QUERIES)}
     qrels = _qrels_of(folder)

@@ -31,7 +31,7 @@ ORIGINS = {
     "ict": "a sentence → a passage next to its own",
     "bfs": "a sentence of an article’s first section → a passage drawn from the rest of the article",
     "wlp": "a sentence of an article’s first section → a passage drawn from an article that links to it",
-    GENERATED: "a question that a chat model made from a passage → that passage",
+    GENERATED: "a question that a language model made from a passage → that passage",
 }
 """How the queries of each origin were made, and the passage that answers one."""
 VERBATIM = "a sentence → its own passage"

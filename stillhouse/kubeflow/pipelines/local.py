@@ -122,7 +122,7 @@ def _own_output() -> Iterator[None]:
 def _work_root(unfinished: Path) -> Iterator[None]:
     """Keeps unfinished work in this run's folder unless the environment names another; removes it after a success.
 
-    The answers of chat models stay, as the next run would pay for them again.
+    The answers of language models stay, as the next run would pay for them again.
     """
     if os.environ.get(WORK_ROOT):
         yield

@@ -164,7 +164,6 @@ def _reasons(
     import numpy as np
 
     from stillhouse.corpus.question_filters import reasons_to_drop
-    from stillhouse.corpus.store import passage_text_blocks
     from stillhouse.corpus.words import terms_in
     from stillhouse.search.bm25 import BM25
 
@@ -172,11 +171,8 @@ def _reasons(
     rows_Q = np.array([query.row for query in queries], dtype=np.int64)
     bm25 = BM25.load(inputs["bm25"]) if "bm25" in inputs else None
     rankings = list(_rankings(texts, corpus, bm25, config, inputs, context))
-    own, place_Q = np.unique(rows_Q, return_inverse=True)
-    passages = [text for block in passage_text_blocks(corpus, own) for text in block]
     return reasons_to_drop(
         queries,
-        [passages[place] for place in place_Q.tolist()],
         bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
         comes_back(rows_Q, rankings) if rankings else np.ones(len(queries), dtype=np.bool_),
         config.drop_unlikely,

@@ -296,7 +296,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if "fields" in facts:
         summary += f", fields of passages: {', '.join(facts['fields'])}"
     if "generated_queries" in facts:
-        summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a chat model"
+        summary += f", {sum(facts['generated_queries'].values()):,} of the queries made by a language model"
     if facts.get("added_train_queries"):
         summary += f", {facts['added_train_queries']:,} of the train queries added"
     if facts.get("unjudged"):
@@ -356,7 +356,8 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"no sentences of the corpus join the train queries: {facts['mixed_pairs_not_made']}"
     for split, count in facts.get("generated_queries", {}).items():
         kind = "synthetic" if "synthetic" in facts["labels"] else "more"
-        yield f"{kind} {split} queries, by a chat model, of {facts['articles_of_split'][split]:,} articles: {count:,}"
+        articles = facts["articles_of_split"][split]
+        yield f"{kind} {split} queries, by a language model, of {articles:,} articles: {count:,}"
     if "pair_queries" not in facts:
         return
     if config.queries == "auto":

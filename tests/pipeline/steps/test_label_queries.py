@@ -88,5 +88,9 @@ def test_the_surest_questions_get_the_passage_that_all_scores_put_first(
     assert JudgedQueries(after, "test").texts == JudgedQueries(corpus, "test").texts
     other = run_step("label-queries", folders, "other", questions=str(source), share=1.0, precision="fp32")["queries"]
     assert len((other / "queries.jsonl").read_text().splitlines()) == 12
-    with pytest.raises(InputError, match="with questions"):
-        run_step("label-queries", folders, "none", questions=str(tmp_path / "source" / "qrels"))
+    for wrong in (tmp_path / "source" / "qrels", tmp_path / "nowhere"):
+        with pytest.raises(InputError, match="with questions"):
+            run_step("label-queries", folders, "none", questions=str(wrong))
+        for name in ("dev_queries", "train_queries"):
+            with pytest.raises(InputError, match="must be a folder with"):
+                run_step("ingest", {}, "none", **own, **{name: str(wrong)})

@@ -84,7 +84,7 @@ def test_examples_come_before_the_passage_in_a_chat(small_corpus: Path, run_step
         for request in server.requests:
             said = request["messages"]
             assert [message["role"] for message in said] == ["user", "assistant"] * 2 + ["user"]
-            assert [message["content"] for message in said[1::2]] == [question for _, question in pairs]
+            assert [message["content"] for message in said[1::2]] == [f"- {question}" for _, question in pairs]
             assert [text in said[2 * place]["content"] for place, (text, _) in enumerate(pairs)] == [True, True]
             assert "sings and grows" in said[-1]["content"]
         for wrong in ("{}", json.dumps(rows[0] | {"question": ""}), "[]", "\n".join([json.dumps(rows[0])] * 9)):

@@ -1,4 +1,4 @@
-"""`stillhouse release`: lists, promotes, rolls back and fetches releases of the retriever."""
+"""`stillhouse release`: lists, promotes, rolls back and fetches releases of the retriever, and writes its card."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ actions:
   promote   releases what `dvc repro` made, unless it is worse than the release in use
   rollback  puts an earlier release back into use
   fetch     copies the artifacts of a release to a folder
+  card      copies the winner of a run with a model card, for the Hugging Face Hub
   register  updates Kubeflow's Model Registry with the releases
 
 examples:
   stillhouse release promote
   stillhouse release rollback --reason 'slow in production'
   stillhouse release fetch --target retriever-in-use --only retriever,index
+  stillhouse release card --target our-retriever
 """
 
 
@@ -145,6 +147,18 @@ def fetch_action(argv: Sequence[str]) -> int:
     return 0
 
 
+def card_action(argv: Sequence[str]) -> int:
+    parser = _parser("card", "Copies the winner of a workspace's run with a model card, for the Hugging Face Hub.")
+    flag(parser, "--target FOLDER", "the new folder to write; its name is the model's", output_folder, required=True)
+    arguments = parser.parse(argv)
+    from stillhouse.releases.model_card import export_winner
+
+    with watched("release", quiet()):
+        export_winner(arguments.folder, arguments.target)
+    show(f"the model and its card are in {arguments.target}")
+    return 0
+
+
 def register_action(argv: Sequence[str]) -> int:
     parser = _parser("register", "Updates Kubeflow's Model Registry with the releases.")
     arguments = parser.parse(argv)
@@ -172,6 +186,7 @@ ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "promote": promote_action,
     "rollback": rollback_action,
     "fetch": fetch_action,
+    "card": card_action,
     "register": register_action,
 }
 """The actions, by name."""

@@ -257,6 +257,14 @@ def release_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     patch.setattr(data, "fetch", fetch)
 
 
+def winner_at_hand(patch: pytest.MonkeyPatch, inputs: Path) -> None:
+    from stillhouse.releases import model_card
+
+    (inputs / "artifacts" / "best").mkdir(parents=True)
+    artifact(inputs / "artifacts" / "best" / "retriever")
+    patch.setattr(model_card, "render_card", lambda *given: "a card")
+
+
 def never_served(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     from stillhouse.cli import label
 
@@ -321,6 +329,12 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
         lambda there, inputs: ["release", "fetch", "--folder", inputs, "--target", there / "f"],
         release_at_hand,
     ),
+    "release card": Case(
+        (("release card", "target"),),
+        lambda there, inputs: ["release", "card", "--folder", inputs, "--target", there / "f"],
+        winner_at_hand,
+        again=InputError.exit_code,
+    ),
     "pipeline compile": Case(
         (("pipeline compile", "output"),),
         lambda there, inputs: ["pipeline", "compile", "train", "--output", there / "f" / "train.yaml"],
@@ -368,6 +382,6 @@ READS: set[Argument] = {
     ("zero-shot", "hybrid"),
     ("preflight", "work"),
     # The workspace; tests/releases/test_promotion.py covers what a promotion writes there.
-    *((f"release {action}", "folder") for action in ("list", "promote", "rollback", "fetch", "register")),
+    *((f"release {action}", "folder") for action in ("list", "promote", "rollback", "fetch", "card", "register")),
 }
 """Arguments that name a place to read, or one where the command changes nothing that exists."""

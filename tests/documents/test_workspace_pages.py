@@ -34,6 +34,8 @@ def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path) -> None:
     assert len(Corpus.open(Path("artifacts/ingest/corpus")).queries_of("train")) > 20
     [said] = terminal.type_all(section("README.md", "Two commands")).values()
     assert " 1. " in said
+    terminal.type_all(section("docs/train.md", "Outputs"))
+    assert "RR@10" in Path("our-retriever/README.md").read_text()
 
     terminal.patch.chdir(tmp_path)
     said = "".join(terminal.type_all(section("docs/tune.md", "Searching for settings")).values())

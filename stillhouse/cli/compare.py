@@ -1,4 +1,4 @@
-"""`stillhouse compare`: compares pre-trainings of one recipe, in one table and one page."""
+"""`stillhouse compare`: compares pre-training objectives with one recipe, in one table and one page."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ with the `tokenizers` library. `BiEncoder` reads all other retrievers.
 
 The tokens of all texts form one row for the linear layers, with attention within each text. No text is padded, so a
 batch of short and long texts costs only its tokens. The row is padded to a multiple of eight tokens, and the weights
-are packed for the processor once, in fp32 or bf16. In fp32 the vectors equal those of `BiEncoder` and of transformers
+are packed for the CPU once, in fp32 or bf16. In fp32 the vectors equal those of `BiEncoder` and of transformers
 except for rounding, and a text has the same vector alone and among others. In bf16 the types are those of autocast:
 linear layers and attention in bf16, sums and norms in fp32.
 
@@ -218,7 +218,7 @@ class PlainBert:
         )
 
     def _linear_of(self, weights: Mapping[str, Tensor], *names: str) -> Function:
-        """The linear layers of the names side by side, with packed weights if the processor can use them."""
+        """The linear layers of the names side by side, with packed weights if the CPU can use them."""
         weight, bias = (torch.cat([weights[f"{name}.{kind}"] for name in names]) for kind in ("weight", "bias"))
         if can_pack(self.dtype, self.device):
             layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")

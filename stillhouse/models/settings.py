@@ -20,7 +20,7 @@ NO_MODEL = "none"
 def precision_setting() -> Any:
     """The precision of training, encoding and scoring."""
     return setting(
-        "auto", "auto = bf16 if it is faster on the processor or GPU, else fp32", choices=("auto", "fp32", "bf16")
+        "auto", "auto = bf16 on a CPU or GPU where it is faster, else fp32", choices=("auto", "fp32", "bf16")
     )
 
 

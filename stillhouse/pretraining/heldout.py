@@ -77,8 +77,8 @@ def measured(
     made = within(config.eval_share, trained, last, len(heldout), reads, at_end)
     part = (made.count(last) * reads(made.queries) + at_end(made.queries)) / trained
     context.log(
-        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} of {last} steps: "
-        f"{part:.1%} of the training's reads"
+        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} steps ({last} total), "
+        f"{part:.1%} overhead"
     )
     return spread(heldout, made.queries), made.every
 

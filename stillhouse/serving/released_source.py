@@ -2,7 +2,7 @@
 
 Each check asks git for its tags. A new release is fetched into its own folder, compared with the digests in its
 `release.json`, and opened only when it is complete. It is fetched in a separate process, `python -m` this module: DVC
-uses processor time and memory and changes the current folder, none of which may affect the service's clients.
+uses CPU time and memory and changes the current folder, none of which may affect the service's clients.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_new_warns_of_a_source_at_which_the_run_stops(
     said = capsys.readouterr()
     assert (warned in said.err) if warned else not said.err
     assert ("the whole run takes" in said.out) == (not warned)
-    assert ("the run would stop: first change" in said.out) == ("Then:" in said.out) == bool(warned)
+    assert ("the run would stop: first fix" in said.out) == ("Then:" in said.out) == bool(warned)
     assert stops(source) == bool(warned)
 
 

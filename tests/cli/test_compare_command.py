@@ -35,7 +35,7 @@ BAD = {
         ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
         "choose one with --under: bm25, mined, distilled",
     ),
-    "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave --source out"),
+    "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave out --source"),
     "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small is for a comparison"),
     "a source beside the sweep's": (
         ["--sweep", "chang-table4", "--with", "wikipedia=w", "--with", "reqa_nq=r", "--source", "sample"],

@@ -11,9 +11,9 @@ HELDOUT_LOSS = "heldout_loss"
 DEV = "dev_"
 """The prefix of signals that measure how the candidates of dev queries are ranked."""
 TEACHER = "teacher.json"
-"""Next to the curves of a training with a teacher: how this teacher was chosen, and what the training did with it."""
+"""Beside the curves of a training with a teacher: how the teacher was chosen, and what the training did with it."""
 TAUGHT, IGNORED, SKIPPED = "taught", "ignored", "skipped"
-"""What a training did with its teacher: it learned from it, trained without it, or kept its encoder unchanged."""
+"""How a training used its teacher: it learned from it, trained without it, or kept its encoder unchanged."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which of the questions that a model made are dropped, and why.
+"""Which of a model's questions are dropped, and why.
 
 Every filter judges a question by itself, except the last, which compares the questions that the others keep. A question
 that several would drop gets the first of their reasons.
@@ -37,7 +37,7 @@ REASONS = {
 """The reasons in the order in which they are tried, and what they mean."""
 
 QUOTED_WORDS = 8
-"""A shorter question may stand in its passage by chance, or as a heading."""
+"""A shorter question may occur in its passage by chance, or as a heading."""
 _POINTING = re.compile(
     r"\b(?:this|these)\b"
     r"|\bthe (?:above|following|given|passage|text|paragraph|excerpt)\b"
@@ -81,7 +81,7 @@ def points(text: str) -> bool:
 
 
 def quotes(text: str, passage: str) -> bool:
-    """Whether a question of at least `QUOTED_WORDS` words stands in its passage, word for word."""
+    """Whether a question of at least `QUOTED_WORDS` words occurs verbatim in its passage."""
     words, own = (WORD.findall(normalise(both)) for both in (text, passage))
     return len(words) >= QUOTED_WORDS and f" {' '.join(words)} " in f" {' '.join(own)} "
 

@@ -59,7 +59,7 @@ def execute_on_nodes(
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
     exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
-    with doing("collecting what the nodes wrote"):
+    with doing("collecting the outputs of the nodes"):
         return exchange.collect(outputs, settings.nodes)
 
 
@@ -92,7 +92,7 @@ def run_job(
         if exchange.done():
             log(f"TrainJob {name}: it finished in an earlier try of this step")
         else:
-            with doing("giving the nodes what they read"):
+            with doing("copying the inputs to the nodes"):
                 job = train_job(name, step, command(exchange), settings, pod, os.environ)
             find_or_start(cluster, job, exchange, log)
             with doing(ELSEWHERE), beside(exchange):

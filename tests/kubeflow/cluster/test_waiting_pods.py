@@ -37,7 +37,7 @@ SCHEDULER = {
     "victims found for incoming pod.": ("no node has enough nvidia.com/gpu free", "`accelerator_type`"),
     "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {dedicated: other}, 1 "
     "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: not helpful": (
-        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which keeps it out",
+        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which the pod does not tolerate",
         "`tolerations`",
     ),
     "0/1 nodes are available: 1 Insufficient memory.": ("no node has enough memory free", "a larger node"),
@@ -68,7 +68,7 @@ CONTAINERS = {
         'failed to do request: Head "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host',
     ): ("the nodes cannot reach it", "name of the registry"),
     ("InvalidImageName", 'couldn\'t parse image name "A B": invalid reference format'): (
-        "not an image name",
+        "not a valid image name",
         "@sha256",
     ),
 }
@@ -91,7 +91,7 @@ QUEUES = {
     "a10, 1 more needed": ("no quota left now", "`nominalQuota`"),
     "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor stillhouse, previously "
     "considered podsets requests (0) + current podset request (16) > maximum capacity (8)": (
-        "more nvidia.com/gpu than its queue can ever give (8)",
+        "more nvidia.com/gpu than its queue can ever provide (8)",
         "raise `nominalQuota`",
     ),
     "LocalQueue stillhouse doesn't exist": ("Kueue has no LocalQueue stillhouse", "`kubectl get localqueues`"),

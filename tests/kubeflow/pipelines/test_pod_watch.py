@@ -150,7 +150,7 @@ def test_an_unreachable_kubernetes_is_reported_once(
     write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert line.startswith("  cannot find out why pods wait: Kubernetes does not answer")
+    assert line.startswith("  cannot determine why pods are waiting: Kubernetes does not answer")
 
 
 def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:

@@ -37,7 +37,8 @@ SCHEDULER = {
     "victims found for incoming pod.": ("no node has enough nvidia.com/gpu free", "`accelerator_type`"),
     "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {dedicated: other}, 1 "
     "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: not helpful": (
-        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which the pod does not tolerate",
+        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which the pod does not "
+        "tolerate",
         "`tolerations`",
     ),
     "0/1 nodes are available: 1 Insufficient memory.": ("no node has enough memory free", "a larger node"),
@@ -157,7 +158,7 @@ QUOTA = (
     "requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"
 )
 REFUSED = {
-    QUOTA: ("quota stillhouse has no room: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
+    QUOTA: ("quota stillhouse is exhausted: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
     'pods "t" is forbidden: error looking up service account stillhouse/pipeline-runner: serviceaccount '
     '"pipeline-runner" not found': ("service account does not exist", "stillhouse-steps"),
 }

@@ -101,7 +101,7 @@ def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert "quota stillhouse has no room: pods=1 requested, pods=50 used of pods=50" in line
+    assert "quota stillhouse is exhausted: pods=1 requested, pods=50 of pods=50 used" in line
     assert "raise the ResourceQuota" in line
 
 

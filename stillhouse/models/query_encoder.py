@@ -1,4 +1,4 @@
-"""Encodes texts with one BERT of our own, from the first question soon after the start to a service's batches.
+"""Encodes texts with our own BERT code, from the first question right after startup to a service's batches.
 
 Importing the models of transformers takes longer than everything else that a first answer needs. If a retriever was
 written by a Stillhouse step and is a BERT, it is therefore read here: its weights with `safetensors`, its tokenizer
@@ -53,7 +53,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config
 QUERY_TOWER = "query"
 """The folder of a separate query tower."""
 FEW_TOKENS = 16
-"""Up to this many tokens are computed on one thread: several would spend longer waiting for each other."""
+"""Up to this many tokens are computed on one thread: several threads would spend more time waiting for each other."""
 Groups = Sequence[tuple[int, int, int]]
 """The first token, the count and the length of the texts of each length."""
 

@@ -54,7 +54,7 @@ BLOCKS_ON_A_GPU = 8
 blocks."""
 
 Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
-"""Gives the texts of distinct, ascending corpus rows, a part at a time."""
+"""Yields the texts of distinct, ascending corpus rows, one part at a time."""
 
 
 VERSION = 1

@@ -47,7 +47,7 @@ def execute_on_nodes(
     if not step.parallel and settings.nodes * settings.processes_per_node > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
     inputs = {name: Path(path) for name, path in inputs.items() if path}
-    with doing("verifying the digests of what it reads"):
+    with doing("verifying the digests of its inputs"):
         manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)

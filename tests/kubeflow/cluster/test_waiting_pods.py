@@ -37,8 +37,7 @@ SCHEDULER = {
     "victims found for incoming pod.": ("no node has enough nvidia.com/gpu free", "`accelerator_type`"),
     "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {dedicated: other}, 1 "
     "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: not helpful": (
-        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which the pod does not "
-        "tolerate",
+        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which the pod",
         "`tolerations`",
     ),
     "0/1 nodes are available: 1 Insufficient memory.": ("no node has enough memory free", "a larger node"),

@@ -61,7 +61,7 @@ def test_a_teacher_needs_more_than_its_student(run_step: Run, inputs: dict[str, 
         run_step("score-pairs", alone, "alone", kind="best")
     with pytest.raises(InputError, match="needs the input reranker"):
         run_step("score-pairs", inputs, "raw")
-    with pytest.raises(InputError, match="belong together"):
+    with pytest.raises(InputError, match="are needed together"):
         run_step(
             "score-pairs", {name: folder for name, folder in inputs.items() if name != "index"}, "half", kind="best"
         )

@@ -107,7 +107,7 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: st
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))
     counts = f"{first['passages']:,} passages, {first['queries']['dev']:,} labelled dev questions, {seeds}"
     processors = ", ".join(dict.fromkeys(processor_of(cell) for cell in cells))
-    lines += [f"{counts}; {minutes:.0f} minutes of the processor a run ({processors}). Winner: {winners}.", ""]
+    lines += [f"{counts}; {minutes:.0f} CPU-minutes per run ({processors}). Winner: {winners}.", ""]
     values = {name: mean_Q(cells, name) for name in systems(cells)}
     lines += [f"| system | {MEASURE} |", "|---|---|"]
     lines += [f"| {name} | {value.mean():.3f} |" for name, value in values.items()]

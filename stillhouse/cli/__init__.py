@@ -22,7 +22,10 @@ from stillhouse.pipeline.steps.registry import steps
 COMMANDS = {
     "new": ("creates a workspace: a recipe and dvc.yaml", "stillhouse.cli.new"),
     "models": ("lists good base models", "stillhouse.cli.models"),
-    "label": ("shows passages to write questions for, which then choose among retrievers", "stillhouse.cli.label"),
+    "label": (
+        "shows passages so that you can write questions for them, to select the best retriever",
+        "stillhouse.cli.label",
+    ),
     "run": ("runs a recipe, or one of its stages", "stillhouse.cli.run"),
     "compare": ("compares pre-training objectives in one table and one page", "stillhouse.cli.compare"),
     "tune": ("tunes the most important settings on the dev questions", "stillhouse.cli.tune"),

@@ -1,4 +1,4 @@
-"""`stillhouse compare`: compares pre-trainings of one recipe, in one table and one page."""
+"""`stillhouse compare`: compares pre-training objectives with one recipe, in one table and one page."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def compare_parser() -> Parser:
     base = parser.add_argument_group("recipe and corpus")
     flag(base, "--recipe NAME|FILE", "the recipe to vary (default: the sweep's own, or params.yaml)")
     flag(base, "--source SOURCE", "a corpus to use instead of the recipe's", source_text)
-    flag(base, "--small", "try all stages in a few steps on the built-in sample")
+    flag(base, "--small", "try all stages with a few training steps on the built-in sample")
     flag(base, "--folder FOLDER", "where to write (default: compare/<sweep>)", output_folder)
     flag(
         parser.add_argument_group("with Kubeflow"),
@@ -105,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.kubeflow:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
-        raise InputError("--small uses the built-in sample; leave --source out, or --small")
+        raise InputError("--small uses the built-in sample; leave out --source or --small")
     adjust = small if arguments.small else unchanged
     planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
     folder = arguments.folder or Path("compare") / sweep.name
@@ -162,7 +162,7 @@ def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
         names = ", ".join(condition.name for condition in sweep.conditions)
         raise InputError(f"--kubeflow takes one condition of sweep {sweep.name}; choose one with --under: {names}")
     if arguments.small:
-        raise InputError("--small is for a comparison on this machine; leave it out with --kubeflow")
+        raise InputError("--small only works on this machine; leave it out with --kubeflow")
     for condition in sweep.conditions:
         sweep = sweep.under(condition.name)
     plan = make_plan(sweep, _recipe(path, arguments.source, sweep), str(path))

@@ -1,4 +1,4 @@
-"""`stillhouse label`: shows passages to write questions for, in a page on this machine."""
+"""`stillhouse label`: shows passages on a local web page, for which the user writes questions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser("label", "Shows passages of a corpus, in a page on this machine, to write questions for.", EXAMPLES)
+    parser = Parser(
+        "label", "Shows passages of a corpus on a local web page, so that you can write questions for them.", EXAMPLES
+    )
     parser.add_argument("source", metavar="SOURCE", type=source_text, help="a source, a corpus or a workspace")
     parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="where to save the questions")
-    flag(parser, "--passages N", "how many passages get a question (default: 20)", int, 20)
+    flag(parser, "--passages N", "how many passages to write a question for (default: 20)", int, 20)
     flag(parser, "--port PORT", "the port to listen on; 0 picks a free one (default: 8000)", int, 8000)
-    flag(parser, "--seed N", "of the random order of the passages (default: 42)", int, 42)
+    flag(parser, "--seed N", "seed of the random order of the passages (default: 42)", int, 42)
     arguments = parser.parse(argv)
     if arguments.passages < 1 or arguments.seed < 0:
         raise InputError("--passages must be 1 or more, and --seed 0 or more")
@@ -66,7 +68,7 @@ def serve(server: HTTPServer) -> None:
 
 @contextmanager
 def opened(source: str) -> Iterator[Corpus]:
-    """The corpus of a source, a corpus folder or a workspace; that of a source exists while the block runs."""
+    """The corpus of a source, a corpus folder or a workspace; the corpus of a source exists while the block runs."""
     for folder in (Path(source), Path(source) / ARTIFACTS / INGESTED):
         if (folder / MANIFEST).is_file() and (folder / "passages.parquet").is_file():
             yield Corpus.open(folder)

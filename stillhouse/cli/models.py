@@ -25,7 +25,8 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(
         "models",
         "Lists good base models: their language, size and licence, the width of their vectors, how many tokens they\n"
-        "read, and their published mean nDCG@10 over the 15 English sets of BEIR. Those marked * are on this machine.",
+        "read, and their published mean nDCG@10 on the 15 English data sets of BEIR. Models marked * are on this "
+        "machine.",
         "examples:\n"
         "  stillhouse models\n"
         "  stillhouse models --table ours.csv\n"

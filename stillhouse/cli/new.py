@@ -28,10 +28,10 @@ def new_parser() -> Parser:
         "  cd manuals && stillhouse run\n\n"
         "Without --recipe, the base model and the source decide: `language-model` for a bare language model, which is\n"
         "pre-trained first; for a retriever `labelled` if the source has training questions; if not, `generated`\n"
-        "where a language model is installed that writes some, else `unlabelled`.\n"
-        "The command says how long the run will take, stage by stage, or why it cannot: the base model is not on\n"
-        "this machine yet, the source cannot be looked at, or the run will use a GPU. Times are computed ahead for\n"
-        "the processor alone.",
+        "if a language model that writes some is installed, else `unlabelled`.\n"
+        "The command says how long the run will take, stage by stage, or why this is unknown: the base model is not\n"
+        "on this machine yet, the source cannot be inspected, or the run will use a GPU. Times are predicted only for\n"
+        "runs on a CPU.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to create")
     parser.add_argument(
@@ -45,8 +45,8 @@ def new_parser() -> Parser:
         metavar="MODEL",
         type=model_text,
         help="the model to start from: a folder, package:NAME of an installed package, or a hub name (default: the "
-        "recipe's); of several, divided by commas, of `auto`, those of `stillhouse models` on this machine, or of a "
-        "table FILE.csv the best on the source's dev questions, alone or with BM25",
+        "recipe's). Several, separated by commas, a table FILE.csv, or `auto`, the models of `stillhouse models` on "
+        "this machine: takes the best of them on the source's dev questions, alone or with BM25",
     )
     parser.add_argument(
         "--recipe",
@@ -57,15 +57,15 @@ def new_parser() -> Parser:
         "--hours",
         metavar="H",
         type=positive,
-        help="train on as many questions and in as many steps as fit into a run of H hours on this machine's "
-        "processor, up to the recipe's epochs over all labelled questions (default: the recipe's own, and more "
-        "questions if they fit into an hour); not possible on a GPU, for which there are no forecasts",
+        help="train on as many questions and in as many steps as fit into a run of H hours on this machine's CPU, up "
+        "to the recipe's epochs over all labelled questions (default: the recipe's own, and more questions if they "
+        "fit into an hour); not possible on a GPU, where run times cannot be predicted",
     )
     parser.add_argument(
         "--questions",
         metavar="FOLDER",
         type=Path,
-        help="questions with answers from `stillhouse label`, which choose among retrievers (ingest.dev_queries)",
+        help="questions with answers from `stillhouse label`, for selecting the best retriever (ingest.dev_queries)",
     )
     return parser
 

@@ -12,7 +12,7 @@ from stillhouse.pipeline.parser import Parser, flag
 
 ABOUT = """\
 Pods of a Kubeflow pipeline run these checks themselves if their placement sets `preflight: true`. With more than one
-GPU, the command starts one process per GPU, and they sum numbers over NCCL (an all-reduce), as training does.
+GPU, the command starts one process per GPU, which sum numbers over NCCL (an all-reduce), as training does.
 
 examples:
   stillhouse preflight --gpus 1 --shared-memory 16 --free 100

@@ -32,8 +32,8 @@ examples:
 def main(argv: Sequence[str]) -> int:
     from stillhouse.corpus.feedback_votes import LEAST_CLIENTS, MOST_SHARE
 
-    parser = Parser("queries", "Exports feedback on a service's answers as train queries.", EXAMPLES)
-    parser.add_argument("action", choices=("export",), help="export: write the current content of the log")
+    parser = Parser("queries", "Exports users' feedback on a service's answers as train queries.", EXAMPLES)
+    parser.add_argument("action", choices=("export",), help="export: write the log's current content to FOLDER")
     parser.add_argument("log", metavar="LOG", type=Path, help="the log folder")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write to")
     flag(
@@ -46,7 +46,8 @@ def main(argv: Sequence[str]) -> int:
     flag(
         parser,
         "--least-clients N",
-        f"how many clients must support a pair (default: {LEAST_CLIENTS}), or with --all ask a question (default: 1)",
+        f"how many different clients must support a pair (default: {LEAST_CLIENTS}), or with --all ask a question "
+        "(default: 1)",
         int,
     )
     flag(parser, "--all", "export all questions, without passages")

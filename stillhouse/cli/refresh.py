@@ -37,7 +37,7 @@ def refresh_parser() -> Parser:
     )
     flag(parser, "--folder FOLDER", "the folder to work in (default: %(default)s)", output_folder, Path("refreshed"))
     flag(parser, "--branch NAME", "the branch to commit to (default: the repository's own)", default="")
-    group = parser.add_argument_group("where the corpus comes from (default: same as for the release in use)")
+    group = parser.add_argument_group("where the corpus comes from (default: as for the release in use)")
     for name, text in (
         ("source", "the source, or its path in --repo"),
         ("repo", "a DVC repository"),
@@ -48,9 +48,9 @@ def refresh_parser() -> Parser:
         kind = source_text if name == "source" else _absolute if folder else str
         metavar = "FOLDER" if folder else name.upper()
         group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)
-    group = parser.add_argument_group("how far to go")
+    group = parser.add_argument_group("how much work to do")
     add_setting_flags(group, Thresholds)
-    flag(group, "--plan-only", "show what the refresh would do, and exit")
+    flag(group, "--plan-only", "show what the refresh would do and exit")
     flag(group, "--again", "retry a corpus whose challenger was refused")
     flag(parser, "--report FILE", "write the outcome to FILE as JSON", output_file)
     add_rule_flags(parser.add_argument_group("when to refuse a challenger"))
@@ -59,7 +59,7 @@ def refresh_parser() -> Parser:
 
 
 def _absolute(text: str) -> str:
-    """The absolute path, because the recipe is read in another folder."""
+    """Makes the path absolute, because the recipe is read in another folder."""
     return str(Path(text).expanduser().absolute()) if text else ""
 
 

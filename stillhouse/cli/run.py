@@ -28,14 +28,16 @@ def run_parser() -> Parser:
     parser = Parser(
         "run", "Runs every stage of a recipe in one process, or only STAGE. Skips steps that are up to date.", EXAMPLES
     )
-    parser.add_argument("stage", metavar="STAGE", nargs="?", help="run only this stage, from what others left")
+    parser.add_argument(
+        "stage", metavar="STAGE", nargs="?", help="run only this stage, on the outputs of earlier stages"
+    )
     which = parser.add_mutually_exclusive_group()
     flag(which, "--recipe NAME|FILE", "a shipped recipe or a recipe file")
     flag(which, "--params FILE", "a recipe file (default: params.yaml)", Path)
     flag(parser, "--source SOURCE", "a corpus to use instead of the recipe's", source_text)
     add_set_flag(parser)
     flag(parser, "--until STEP", "run only this step and what it depends on")
-    flag(parser, "--small", "try the recipe's stages in a few steps on the built-in sample")
+    flag(parser, "--small", "try every stage with a few training steps on the built-in sample")
     flag(parser, "--folder FOLDER", "where to write artifacts/ (default: the current folder)", output_folder, Path())
     group = parser.add_argument_group("how it runs")
     add_context_flags(group)
@@ -49,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     recipe = with_settings(load_recipe(path), arguments.settings, str(path))
     settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
-        raise InputError("--small uses the built-in sample; leave --source out, or --small")
+        raise InputError("--small uses the built-in sample; leave out --source or --small")
     if arguments.small:
         settings |= {use.name: small(use, settings[use.name]) for use in uses}
     if arguments.source:

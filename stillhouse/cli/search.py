@@ -66,16 +66,15 @@ def search_parser() -> Parser:
     parser.add_argument(
         "--documents",
         action=argparse.BooleanOptionalAction,
-        help="show each document once, with its best passage (default: if the corpus was split, or is judged by "
-        "documents)",
+        help="show each document once, with its best passage (default: if passages were split or qrels name documents)",
     )
     parser.add_argument(
         "--where",
         metavar="CONDITION",
         action="append",
         default=[],
-        help="only passages whose field meets this: product=vpn, product=vpn,mail (any of them), product!=vpn, "
-        "'date>=2024-01-01'; also > <= <. If repeated, all must hold",
+        help="only passages whose fields match: product=vpn, product=vpn,mail (any of them), product!=vpn, "
+        "'date>=2024-01-01'; also > <= <. If repeated, all must match",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per question, as described below")
     parser.add_argument(
@@ -106,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
         answer = answer_in_json if arguments.json else answer_in_text
         for question in questions(arguments.question, prompt=not arguments.json):
             # Not around the loop: a person who types nothing may be silent.
-            with watched("search", quiet), doing("looking for an answer"):
+            with watched("search", quiet), doing("searching"):
                 hits = searcher.search(question, arguments.top, where, arguments.documents)
             answer(question, hits)
     return 0
@@ -124,7 +123,7 @@ def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
     """The given folders, and the run's winner for the others. Another retriever or index is searched without BM25."""
     folders = {name: getattr(arguments, name) or INPUTS[name] for name in INPUTS}
     if arguments.dense and arguments.hybrid:
-        raise InputError("--dense searches without BM25 and --hybrid with it; leave one of them out")
+        raise InputError("--dense searches without BM25 and --hybrid with it; leave out one of them")
     if arguments.dense or ((arguments.retriever or arguments.index) and not arguments.hybrid):
         del folders["hybrid"]
     return folders

@@ -28,7 +28,7 @@ CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
 """Environment variable with the key that hashes client ids in the query log; by default, the log's folder holds a
 key."""
 LOOK_ELSEWHERE = 30.0
-"""Seconds between two checks of a repository."""
+"""Seconds between two checks of a repository for a new release."""
 EXAMPLES = f"""\
 FOLDER holds one release as `stillhouse release fetch` writes it: retriever/, index/, corpus/ and, if the release has
 them, hybrid/ and reranker/. In a workspace it is artifacts/best, with the corpus in artifacts/ingest/corpus. The
@@ -60,14 +60,14 @@ endpoints:
 See docs/serve.md for details.
 """
 LIMITS = {
-    "waiting": ("N", "texts that may wait; more get 429 and a Retry-After header"),
+    "waiting": ("N", "texts in the queue; beyond that, requests get 429 with a Retry-After header"),
     "batch_tokens": ("N", "tokens computed at once"),
     "deadline": ("SECONDS", "how long a request, or each part of a large one, may take before it gets 504"),
     "inputs": ("N", "texts per request for vectors or scores"),
     "texts": ("N", "queries or documents per request; more texts for vectors or scores are computed in parts"),
     "characters": ("N", "characters per text"),
     "top": ("N", "passages per query"),
-    "body": ("BYTES", "size of a request"),
+    "body": ("BYTES", "largest size of a request"),
 }
 
 
@@ -84,24 +84,26 @@ class Options:
     model: str = setting("retriever", "the model's name in the API")
     keep: int = setting(1, "old releases to keep open", minimum=0)
     watch: float | None = setting(
-        None, f"seconds between looks for a new release; null = 1, or {LOOK_ELSEWHERE:g} in a repository", minimum=0.01
+        None, f"seconds between checks for a new release; null = 1, or {LOOK_ELSEWHERE:g} in a repository", minimum=0.01
     )
     grace: float = setting(30.0, "seconds to wait for open requests at shutdown", minimum=0.01)
     precision: str = setting(
         "auto",
-        "of the vectors of passages: auto = as `index` encodes them, in bf16 where that is faster; those of queries "
+        "precision of passage vectors: auto = as `index` encodes them, in bf16 where that is faster; query vectors "
         "are in fp32, as in `stillhouse search`",
         choices=("auto", "fp32"),
     )
     sample: float = setting(1.0, "share of the queries to log", minimum=1e-6, maximum=1)
     retention_days: float = setting(30.0, "delete log files older than this", minimum=1e-6)
-    most_queries_bytes: int = setting(1 << 30, "size of the query log; the oldest files are deleted first", minimum=1)
+    most_queries_bytes: int = setting(
+        1 << 30, "largest size of the query log; the oldest files are deleted first", minimum=1
+    )
 
 
 def serve_parser() -> Parser:
     from stillhouse.serving.settings import Limits
 
-    parser = Parser("serve", "Serves one release (model, index and corpus) over HTTP.", EXAMPLES)
+    parser = Parser("serve", "Serves a release (model, index and corpus) over HTTP.", EXAMPLES)
     parser.add_argument(
         "place",
         nargs="?",
@@ -122,7 +124,9 @@ def serve_parser() -> Parser:
     add_setting_flags(group, Options, LOGGED)
     parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
     parser.add_argument(
-        "--verify", action="store_true", help="check every file, even if unchanged since the last check"
+        "--verify",
+        action="store_true",
+        help="check the digest of every file, even if it is unchanged since the last check",
     )
     add_setting_flags(parser, Options, field_types(Options).keys() - LOGGED)
     group = parser.add_argument_group("limits")

@@ -39,10 +39,10 @@ examples:
 def tune_parser() -> Parser:
     parser = Parser("tune", "Tunes the most important settings on the dev questions.", EXAMPLES)
     flag(parser, "--space NAME|FILE", "the settings and their ranges (default: %(default)s)", default="labelled")
-    flag(parser, "--show-space", "print that file as a template for your own, and exit")
+    flag(parser, "--show-space", "print this file as a template for your own, and exit")
     flag(parser, "--params FILE", "the recipe file (default: %(default)s)", Path, Path("params.yaml"))
-    flag(parser, "--trials N", "trials besides the recipe's own settings (default: 20)", int, 20)
-    flag(parser, "--minutes X", "begin no trial after X minutes", float, 1e6)
+    flag(parser, "--trials N", "number of trials, besides the recipe's own settings (default: 20)", int, 20)
+    flag(parser, "--minutes X", "start no new trial after X minutes", float, 1e6)
     flag(parser, "--folder FOLDER", "the folder of the search (default: %(default)s)", output_folder, Path("tune"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -88,8 +88,10 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
     write_whole(path, yaml.safe_dump(merged(recipe, best.user_attrs[SETTINGS]), sort_keys=False))
     said = (
         f"The best of {tried} trials has RR@10 {best.value:.4f}; {start}: {found.difference:+.4f} (95 % interval "
-        f"{found.low:+.4f} to {found.high:+.4f}), p = {min(1.0, tried * found.randomisation_p):.3f}, times the trials. "
-        "It was chosen on these questions, so expect less on others, and measure it on the test questions once."
+        f"{found.low:+.4f} to {found.high:+.4f}), p = {min(1.0, tried * found.randomisation_p):.3f}, multiplied by "
+        "the number of trials. The trial was chosen on these questions, so expect a smaller gain on others, and "
+        "evaluate it on the test questions once."
     )
     values = [f"{key}: {value}" for key, value in best.user_attrs[SETTINGS].items()]
-    return [said, *values, f"{path} is the recipe with these settings. Next: cp {path} params.yaml && stillhouse run"]
+    follows = f"{path} holds the recipe with these settings. Next: cp {path} params.yaml && stillhouse run"
+    return [said, *values, follows]

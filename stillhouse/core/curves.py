@@ -11,9 +11,9 @@ HELDOUT_LOSS = "heldout_loss"
 DEV = "dev_"
 """The prefix of signals that measure how the candidates of dev queries are ranked."""
 TEACHER = "teacher.json"
-"""Next to the curves of a training with a teacher: how this teacher was chosen, and what the training did with it."""
+"""Beside the curves of a training with a teacher: how the teacher was chosen, and what the training did with it."""
 TAUGHT, IGNORED, SKIPPED = "taught", "ignored", "skipped"
-"""What a training did with its teacher: it learned from it, trained without it, or kept its encoder unchanged."""
+"""How a training used its teacher: it learned from it, trained without it, or kept its encoder unchanged."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def best_row(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> CurveRow:
     """The row whose parameters `train` kept: the best by `metric`, and the last one in a tie.
 
     Dev measures over few queries often tie. The lowest held-out loss, which shows finer differences, then decides, and
-    after it the earliest row: a training that improves neither keeps its start.
+    after it the earliest row: a training that improves neither keeps its initial model.
     """
     if not metric.startswith(DEV):
         return min(reversed(rows), key=lambda row: row.badness(metric))
@@ -74,11 +74,11 @@ def describe(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> str:
     line = f"{rows[-1].step} steps, {', '.join(changes)} (step {best.step})"
     if not metric.startswith(DEV) or best is not rows[0]:
         return line
-    return f"{line}; it found nothing better than its start, which is kept"
+    return f"{line}; no step was better than the initial model, which is kept"
 
 
 def metrics_of(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> dict[str, float]:
-    """The held-out loss and the signals at the start, as `NAME_start`, and in the row that is kept."""
+    """The held-out loss and the signals of the initial model, as `NAME_start`, and of the row that is kept."""
     first, best = rows[0], best_row(rows, metric)
     metrics = {f"{HELDOUT_LOSS}_start": first.heldout_loss, HELDOUT_LOSS: best.heldout_loss}
     for name, value in first.signals.items():

@@ -4,7 +4,7 @@
 |---|---|
 | 0 | done |
 | 1 | a crash: a defect in Stillhouse or a problem of the machine (full disk, killed process) |
-| 2 | bad input: a flag, a setting, a file, a training that its settings make diverge; the message says what to do |
+| 2 | bad input: a flag, a setting, a file, settings with which a training diverges; the message says what to do |
 | 3 | the corpus did not pass validation |
 | 4 | a promotion was refused and the old release stays; only for commands that promote |
 | 130 | interrupted by SIGINT (`stillhouse.core.interrupt`) |
@@ -52,7 +52,7 @@ class InputError(ValueError):
     exit_code = 2
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback: the sentence is enough in a notebook too."""
+        """What IPython shows instead of a traceback: in a notebook, the sentence is enough too."""
         return [f"{type(self).__name__}: {self}"]
 
 

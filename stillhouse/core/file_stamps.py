@@ -1,4 +1,4 @@
-"""Remembers the digests of unchanged files, so that a start need not read gigabytes again.
+"""Remembers the digests of unchanged files, so that a restart need not read gigabytes again.
 
 A file counts as unchanged if its device, inode, size, modification time (`mtime`) and change time (`ctime`) are the
 same as when it was read. A program can set `mtime` back, but `ctime` always follows the system's clock. The digest of a
@@ -19,7 +19,7 @@ FILE = "digests.json"
 SETTLED = 2.0
 """Seconds: the coarsest clock of common file systems."""
 MOST = 10_000
-"""Beyond this number of files, only those of the last start are remembered."""
+"""Beyond this number of files, only those of the last process are remembered."""
 
 
 class FileStamps:

@@ -1,4 +1,4 @@
-"""One process at a time on a folder."""
+"""Lets only one process at a time work in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from stillhouse.core.errors import InputError, usable_place
 
 SECONDS_BETWEEN_LOOKS = 0.5
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-"""Error numbers of file systems that cannot lock, such as some mounts of object stores; nobody is refused there."""
+"""Error numbers of file systems that cannot lock, such as some mounts of object stores; there, no process is
+refused."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Train queries that are added to a source from a folder of their own, such as queries made from clicks.
+"""Train queries that are added to a source from a separate folder, such as queries derived from clicks.
 
-They serve training only. A query that repeats a dev or test query is left out, and so is one about an article that
-synthetic dev or test queries ask about, since metrics would otherwise be computed on training data.
+They are used only for training. A query that repeats a dev or test query is left out, and so is one about an article
+that synthetic dev or test queries ask about, since metrics would otherwise be computed on training data.
 """
 
 from __future__ import annotations

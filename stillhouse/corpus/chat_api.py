@@ -62,7 +62,7 @@ REMEDIES = {
 
 
 class BrokenAnswer(Exception):
-    """There is no answer, or it is unusable; the message says why."""
+    """There is no usable answer; the message says why."""
 
 
 class _Trouble(BrokenAnswer):
@@ -102,7 +102,7 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
 
 
 class ChatServer:
-    """A server that several threads may ask at once; as a context manager, it ends their pauses when it exits.
+    """A server that several threads may query at once; as a context manager, it ends their pauses when it exits.
 
     Raises `InputError` for an address that is not an HTTP address or holds a secret, and for a key that does not fit
     into a header.

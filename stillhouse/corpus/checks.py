@@ -18,7 +18,7 @@ from stillhouse.corpus.words import count_words
 AT_LEAST = ">="
 AT_MOST = "<="
 WORDS_READ = 110
-"""The words of a passage that a model of unknown length reads whole: about 144 tokens of English."""
+"""The most words of a passage that a model of unknown length reads completely: about 144 tokens of English."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _truncated(passages: _PassageCounts, words: int, by_tokens: Truncation | Non
         value,
         AT_MOST,
         thresholds.max_truncated_fraction,
-        f"cut the source into shorter passages, or {remedy}",
+        f"split the source into shorter passages, or {remedy}",
     )
 
 
@@ -213,7 +213,7 @@ def _repeated(passages: _PassageCounts, thresholds: Thresholds) -> Check:
         passages.repeated_texts / max(passages.count, 1),
         AT_MOST,
         thresholds.max_duplicate_text_fraction,
-        "remove the repeats from the source: finding one counts as wrong if the other is the relevant one",
+        "remove the duplicates from the source: finding one counts as wrong if the other is the relevant one",
     )
 
 

@@ -45,7 +45,7 @@ PRECEDENCE = ("test", "dev", "train")
 """The first of these splits keeps a query that is in several, so that no evaluation query is trained on."""
 
 _AT_ONCE = 2048
-"""Rows per block: few enough for the processor's cache, enough to make arrays worthwhile."""
+"""Rows per block: few enough for the CPU's cache, enough to make arrays worthwhile."""
 
 _CHARACTERS_AT_ONCE = 1 << 24
 """Characters of passages per block; the last passage may exceed it."""

@@ -50,7 +50,7 @@ def _pairs(texts: list[str]) -> NDArray[np.void]:
 
 @dataclass(frozen=True)
 class Difference:
-    """What changed from an old corpus to a new one.
+    """The changes from an old corpus to a new one.
 
     By passage id, `added` and `changed` are rows of the new corpus, and `removed` rows of the old one. `new_texts` and
     `gone_texts` count texts regardless of ids, since a passage with only a new id needs no encoding and no training.

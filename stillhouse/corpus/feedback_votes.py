@@ -1,4 +1,4 @@
-"""Turns clicks into train queries that no single person can fake.
+"""Turns clicks into train queries that no single person can manipulate.
 
 A client has one vote on each pair of query and passage: the last one. No client has more than a fixed share of the
 counted votes. A pair is accepted if enough clients are for it, and more than are against it.

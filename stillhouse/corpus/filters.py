@@ -2,7 +2,7 @@
 
 A field must equal a value, or one of a list of values. An object compares instead: `gte`, `gt`, `lte`, `lt` and `not`,
 which takes a list too. A list of texts equals each text that it contains. All conditions must hold. A passage without
-the field meets no condition on it, also not `not`, as in SQL.
+the field meets no condition on it, not even `not`, as in SQL.
 
 Shapes: N passages, F that meet the conditions.
 """
@@ -52,7 +52,7 @@ def checked(schema: pa.Schema, where: Where) -> list[Condition]:
     for each in found:
         type = _type_of(schema, each.field)
         if each.operation in ORDERS and not (_is_number(type) or pa.types.is_string(type)):
-            raise InputError(f"the field {each.field!r} holds {_name(type)}, which have no order; compare with = or !=")
+            raise InputError(f"the field {each.field!r} holds {_name(type)}, which have no order; use = or !=")
         for value in each.values:
             if not _fits(value, type):
                 given = json.dumps(value, default=str)[:80]
@@ -95,7 +95,7 @@ def _value(text: str, type: pa.DataType) -> Any:
 
 def _conditions(where: Any) -> Iterator[Condition]:
     if not isinstance(where, Mapping):
-        raise InputError('conditions on fields are an object, such as {"product": "vpn"}')
+        raise InputError('conditions on fields must be an object, such as {"product": "vpn"}')
     for name, wanted in where.items():
         if not isinstance(wanted, Mapping):
             yield Condition(name, ANY, _listed(wanted))

@@ -18,7 +18,7 @@ from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import passage_text
 
 PASSAGES_KEPT = 500
-"""How many passages, a random sample, are measured."""
+"""The size of the random sample of passages that is measured."""
 ARTICLES_COUNTED = 2_000
 """The articles of at most this many passages are counted."""
 ROWS_AT_ONCE = 1_000
@@ -52,7 +52,7 @@ class FirstLook:
 
     @property
     def all_articles(self) -> float:
-        """About how many articles the passages that were read have."""
+        """The approximate number of articles of the passages that were read."""
         return self.articles * self.passages / max(1, min(self.passages, ARTICLES_COUNTED))
 
     @property
@@ -75,7 +75,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     passages, whole = 0, True
 
     def rows() -> Iterator[Row]:
-        """The rows until the time is over, with of a passage's text only whether there is any."""
+        """The rows until time runs out; of a passage's text, only whether there is any."""
         nonlocal passages, whole
         for number, row in enumerate(opened.rows()):
             if isinstance(row, Passage):

@@ -31,8 +31,9 @@ class GeneratedQueries:
         facts = read_manifest(self.folder, verify=False).facts
         if facts.get("passages_digest") != digest_file(passages):
             raise InputError(
-                f"{self.folder} has questions about other passages than this source has; ingest the source without "
-                "--generated, run `stillhouse generate-queries` on that, and ingest again with its output"
+                f"{self.folder} has questions about passages that this source does not have; ingest the source "
+                "without --generated, run `stillhouse generate-queries` on the result, and ingest again with its "
+                "output"
             )
 
     def divided(self, passages: TakenPassages, choices: PairChoices, taken: Iterable[str] = ()) -> PairQueries:

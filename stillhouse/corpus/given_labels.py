@@ -1,4 +1,4 @@
-"""Refuses a source without passages, and one whose labels were lost: made questions never stand in for given ones."""
+"""Refuses a source without passages, or whose labels were lost: generated questions never replace given ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS = ("qrel", "answer", "query")
 
 
 def refuse_lost(corpus: CleanCorpus) -> None:
-    """Raises `InputError` if there is no passage, or if the source has labels of a split and none could be taken."""
+    """Raises `InputError` if there is no passage, or if the source has labels for a split and none are usable."""
     if not len(corpus.passages):
         raise InputError(
             f"the source has no passage{_why(corpus.rejected)}; correct these rows, or name another source or format"

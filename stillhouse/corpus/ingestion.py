@@ -228,10 +228,12 @@ def _require_queries(place: str, source: Source, corpus: CleanCorpus) -> None:
 
 
 def _add(corpus: CleanCorpus, made: PairQueries) -> None:
-    """Appends made queries to the existing ones. Raises `InputError` if an id is already in use."""
+    """Appends generated queries to the existing ones. Raises `InputError` if an id is already in use."""
     for query in made.queries:
         if query.id in corpus.queries:
-            raise InputError(f"the source has a query {query.id!r}, which is also the id of a made query; rename it")
+            raise InputError(
+                f"the source has a query {query.id!r}, which is also the id of a generated query; rename it"
+            )
         corpus.queries[query.id] = Query(query.id, query.text, "")
         corpus.split_of[query.id] = query.split
         corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
@@ -273,7 +275,7 @@ def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQ
 def _take_added(
     corpus: CleanCorpus, added: AddedTrainQueries, made: Iterable[PairQueries | None]
 ) -> tuple[list[PairQuery], Counter[str]]:
-    """Adds train queries from elsewhere; the articles of made dev and test queries stay held out."""
+    """Adds train queries from another folder; the articles of generated dev and test queries stay held out."""
     measured = [query.positive for part in made if part for query in part.queries if query.split != "train"]
     articles = corpus.passages.own_articles()
     held_out = {articles[row].as_py() for row in corpus.passages.rows_of(measured).tolist()}

@@ -1,4 +1,4 @@
-"""Queries made from the corpus itself, for a corpus without labels: the pair tasks of Chang et al. §3.
+"""Queries generated from the corpus itself, for a corpus without labels: the pair tasks of Chang et al. §3.
 
 A pair query is a sentence with one relevant passage:
 
@@ -46,7 +46,7 @@ from stillhouse.corpus.taken_passages import TakenPassages
 
 
 class PairQuery(NamedTuple):
-    """A made query. `taken_from` and `positive` are passage ids; `task` is one of `TASKS`."""
+    """A generated query. `taken_from` and `positive` are passage ids; `task` is one of `TASKS`."""
 
     id: str
     text: str
@@ -58,7 +58,7 @@ class PairQuery(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairChoices:
-    """What to make. `tasks` are names of `TASKS`; None means those that the corpus supports.
+    """What to generate. `tasks` are names of `TASKS`; None means those that the corpus supports.
 
     `per_article` is divided evenly among the tasks, at least one each. The fractions are fractions of the articles.
     `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). With

@@ -1,4 +1,4 @@
-"""What a model is asked for: built-in prompts for several kinds of texts, and a user's own examples."""
+"""The prompts for a model: built-in ones for several kinds of texts, and a user's own examples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     ),
     "titles": ("titles that an article with this passage may have", "title for an article with this passage"),
 }
-"""The kinds of texts: what a chat server is asked for, several at once, and a local model, one at a time."""
+"""The kinds of texts: the request to a chat server, for several at once, and to a local model, for one at a time."""
 MOST_EXAMPLES = 8
 NAMES = {"title": ("title",), "text": ("passage", "text"), "query": ("question", "query")}
 """The keys of an example, any one of each."""

@@ -1,8 +1,8 @@
-"""Questions that a model asks about passages, for a corpus without labels.
+"""Questions that a model writes about passages, for a corpus without labels.
 
 The output does not depend on the order in which answers arrive: questions are kept with their passages, in corpus
 order. A question that comes from two passages is dropped, since it has two right answers and one would be judged wrong.
-Of passages with equal title and text, only the first is asked about. Passages that are not prose (`not_prose.parquet`)
+Of passages with equal title and text, only the first gets questions. Passages that are not prose (`not_prose.parquet`)
 are skipped. Answers are kept in the work area (`KeptAnswers`).
 """
 
@@ -33,7 +33,8 @@ from stillhouse.corpus.store import Corpus, write_table
 from stillhouse.corpus.titles import SEPARATOR
 
 IN_A_ROW = 20
-"""Consecutive passages without a usable answer that end the work: a server that is down would cost hours of pauses."""
+"""After this many consecutive passages without a usable answer the work ends: with a server that is down, retries would
+take hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +216,7 @@ def passages_of(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:
 
 
 def ask_all(passages: Iterator[Passage], asking: Asking, server: ChatServer, at_once: int) -> Answers:
-    """What a server answers about every passage, in the order of the answers, with `at_once` concurrent requests."""
+    """A server's answers about every passage, in the order of their arrival, with `at_once` concurrent requests."""
     answers = KeptAnswers()
 
     def ask(passage: Passage) -> Answered:

@@ -18,7 +18,7 @@ from stillhouse.corpus.sentences import sentence_spans
 from stillhouse.corpus.words import count_words
 
 MOST_WORDS = 64
-"""A longer text without a sentence end is a table, a list or code."""
+"""A longer text without the end of a sentence is a table, a list or code."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which of the questions that a model made are dropped, and why.
+"""Which of a model's questions are dropped, and why.
 
 Every filter judges a question by itself, except the last, which compares the questions that the others keep. A question
 that several would drop gets the first of their reasons.

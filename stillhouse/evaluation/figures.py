@@ -125,7 +125,7 @@ def measure_runs(
         main = kinds[SOURCE] or kinds[SYNTHETIC]
         if split == "test" and folder.is_file() and not run["query_id"].isin(main).any():
             raise InputError(
-                f"{path} has no line for any of the {len(main):,} test queries of the corpus; make the run for them"
+                f"{path} has no line for any of the {len(main):,} test queries of the corpus; make the run for these"
             )
         run["row"] = rows_of_run(path, run, corpus.passage_ids)
         run = without(run, left_out, qrels)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 SECONDS = 120.0
-"""How long processes have to start, load PyTorch and sum: about ten times what eight GPUs need."""
+"""How long processes may take to start, load PyTorch and sum: about ten times as long as with eight GPUs."""
 NUMBERS = 1 << 20
 """The float32 numbers that each process adds: 4 MiB, which use every path that NCCL has between two GPUs."""
 PROGRAM = (sys.executable, "-m", "stillhouse.kubeflow.collective")
@@ -56,7 +56,7 @@ def _failure(started: Sequence[subprocess.Popen[bytes]], folder: Path, seconds: 
     missing = [str(rank) for rank in range(len(started)) if not (folder / f"{rank}.arrived").exists()]
     if missing:
         return f"process {', '.join(missing)} of {len(started)} did not start within {seconds:.0f} s"
-    return f"all {len(started)} processes started, but had no sum after {seconds:.0f} s"
+    return f"all {len(started)} processes started, but did not finish the sum within {seconds:.0f} s"
 
 
 def _reason(log: Path) -> str:

@@ -51,9 +51,9 @@ class Readings:
     failure: str = ""
     """The error of a first computation on the GPUs, if it failed."""
     together: int = 0
-    """How many GPUs tried to sum numbers together."""
+    """How many GPUs took part in the test sum."""
     apart: str = ""
-    """Why they could not."""
+    """Why the test sum failed."""
 
 
 def read_requirements(environment: Mapping[str, str] = os.environ) -> Requirements | None:
@@ -188,7 +188,9 @@ def check(wanted: Requirements, found: Readings) -> str:
     """One line about a suitable machine. Raises `InputError` with every problem and its remedy."""
     found_problems = problems(wanted, found)
     if found_problems:
-        raise InputError("this machine is unsuitable:\n" + "\n".join(f"  - {problem}" for problem in found_problems))
+        raise InputError(
+            "this machine does not meet the requirements:\n" + "\n".join(f"  - {problem}" for problem in found_problems)
+        )
     gpus = f"{found.gpus} GPUs ({', '.join(found.names)}; driver {found.driver}, CUDA {found.cuda_build}"
     gpus += f", NCCL {found.nccl}" if found.nccl else ""
     gpus += ", which work together)" if found.together else ")"

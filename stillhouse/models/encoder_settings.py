@@ -180,7 +180,7 @@ POOLINGS = ("cls", "mean")
 OF_MODULES = "modules"
 """The value of `pooling` for a model that sentence-transformers' own modules compute (`module_tower.py`)."""
 LONGEST = 1_000_000
-"""The most tokens of a text for any model; a larger number is a mistake."""
+"""The largest length of a text in tokens for any model; a larger number must be a mistake."""
 QUERY_PROMPT = "query"
 PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """The names that sentence-transformers gives a passage prompt; the first that a model has counts."""
@@ -205,10 +205,12 @@ class EncoderSettings:
     passage_prompt: str = setting("", "text put before every passage")
     titles: str = setting(
         "",
-        "what joined title and text of passages in its last training, as in `titles` of ingest; empty = unknown",
+        "the separator of titles and texts in its last training, as in `titles` of ingest; empty = unknown",
         choices=("", *TITLES),
     )
-    truncate_dim: int | None = setting(None, "keep this many of a vector's first dimensions; null = all", minimum=1)
+    truncate_dim: int | None = setting(
+        None, "keep only the first dimensions of a vector, this many; null = all", minimum=1
+    )
 
 
 def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
@@ -251,7 +253,7 @@ def _truncate_dim(path: Path, said: Mapping[str, Any]) -> int | None:
     """How many dimensions of a vector a model keeps; None = all."""
     found = said.get("truncate_dim")
     if found is not None and (type(found) is not int or found < 1):
-        raise InputError(f"{path}: truncate_dim {found!r} is no number of dimensions; {REMEDY}")
+        raise InputError(f"{path}: truncate_dim {found!r} is not a number of dimensions; {REMEDY}")
     return found
 
 

@@ -1,4 +1,5 @@
-"""Finds a model in a folder, an installed Python package or the hub's cache, and refuses one that is no base model.
+"""Finds a model in a folder, an installed Python package or the hub's cache, and refuses models that cannot be the base
+model.
 
 `stillhouse new` and `fetch-model` refuse with the same sentence, from the small files alone. This file does not import
 PyTorch.
@@ -44,13 +45,13 @@ MODULES = {
     "WordEmbeddings": "a model of word vectors without a Transformer",
     "BoW": "a bag of words without a Transformer",
 }
-"""What a model with a module of sentence-transformers is."""
+"""The kind of a model with a given module of sentence-transformers."""
 KINDS = {"SparseEncoder": SPARSE, "MultiVectorEncoder": SEVERAL, "ColBERT": SEVERAL}
-"""What a model is that its `config_sentence_transformers.json` gives another kind."""
+"""The kind of a model to which its `config_sentence_transformers.json` gives another type."""
 
 
 def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
-    """Raises `InputError` for a folder whose files say that it is no encoder that Stillhouse opens.
+    """Raises `InputError` for a folder whose files show that it is not an encoder that Stillhouse can open.
 
     `prompts` are those that a step was given, as in `read_settings`.
     """
@@ -99,7 +100,7 @@ def refuse_unsupported_on_hub(name: str, files: Container[str], config: Mapping[
 
 
 def kind_of(config: Mapping[str, Any]) -> str | None:
-    """What the configuration of a model says that it is, if that is no encoder of texts."""
+    """The kind of a model by its configuration, if it is not a text encoder."""
     kind = str(config.get("model_type", ""))
     if ENCODER_DECODERS.match(kind) or (config.get("is_encoder_decoder") is True and not T5.match(kind)):
         return f"an encoder-decoder ({kind})"
@@ -117,7 +118,7 @@ WEIGHTS = "*.safetensors"
 MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
 """The files fetched from the hub: no pickles and no code."""
 OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
-"""Folders of hub models that repeat the weights for other programs."""
+"""Folders of hub models with copies of the weights for other programs."""
 
 
 def is_bag_of_words(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Encodes texts with one BERT of our own, from the first question soon after the start to a service's batches.
+"""Encodes texts with our own BERT code, from the first question right after startup to a service's batches.
 
 Importing the models of transformers takes longer than everything else that a first answer needs. If a retriever was
 written by a Stillhouse step and is a BERT, it is therefore read here: its weights with `safetensors`, its tokenizer
@@ -6,7 +6,7 @@ with the `tokenizers` library. `BiEncoder` reads all other retrievers.
 
 The tokens of all texts form one row for the linear layers, with attention within each text. No text is padded, so a
 batch of short and long texts costs only its tokens. The row is padded to a multiple of eight tokens, and the weights
-are packed for the processor once, in fp32 or bf16. In fp32 the vectors equal those of `BiEncoder` and of transformers
+are packed for the CPU once, in fp32 or bf16. In fp32 the vectors equal those of `BiEncoder` and of transformers
 except for rounding, and a text has the same vector alone and among others. In bf16 the types are those of autocast:
 linear layers and attention in bf16, sums and norms in fp32.
 
@@ -53,7 +53,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config
 QUERY_TOWER = "query"
 """The folder of a separate query tower."""
 FEW_TOKENS = 16
-"""Up to this many tokens are computed on one thread: several would spend longer waiting for each other."""
+"""Up to this many tokens are computed on one thread: several threads would spend more time waiting for each other."""
 Groups = Sequence[tuple[int, int, int]]
 """The first token, the count and the length of the texts of each length."""
 
@@ -218,7 +218,7 @@ class PlainBert:
         )
 
     def _linear_of(self, weights: Mapping[str, Tensor], *names: str) -> Function:
-        """The linear layers of the names side by side, with packed weights if the processor can use them."""
+        """The linear layers of the names side by side, with packed weights if the CPU can use them."""
         weight, bias = (torch.cat([weights[f"{name}.{kind}"] for name in names]) for kind in ("weight", "bias"))
         if can_pack(self.dtype, self.device):
             layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")

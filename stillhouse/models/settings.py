@@ -8,19 +8,19 @@ from typing import Any
 from stillhouse.core.config import setting
 
 BATCH_TOKENS = 8192
-"""Padded tokens that are encoded or scored together, and the default of `batch_tokens`."""
+"""The number of padded tokens that are encoded or scored together: the default of `batch_tokens`."""
 QUERY_LENGTH, PASSAGE_LENGTH = 32, 144
 """Tokens of a query and of a passage, special tokens included (SimLM Table 13): the defaults."""
 MODULES = "modules.json"
 """Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
 NO_MODEL = "none"
-"""The model name in `fetch-model` for a part that starts from the run's main model."""
+"""The model name in `fetch-model` for a part that starts from the run's base model."""
 
 
 def precision_setting() -> Any:
     """The precision of training, encoding and scoring."""
     return setting(
-        "auto", "auto = bf16 if it is faster on the processor or GPU, else fp32", choices=("auto", "fp32", "bf16")
+        "auto", "auto = bf16 on a CPU or GPU where it is faster, else fp32", choices=("auto", "fp32", "bf16")
     )
 
 

@@ -39,9 +39,7 @@ def keep_layers(encoder: BiEncoder, count: int) -> None:
     inner: Any = getattr(transformer, "encoder", None)
     layers = getattr(inner, "layer", None)
     if not isinstance(layers, nn.ModuleList):
-        raise InputError(
-            "layers: only those of BERT and its relatives can be left out; give a smaller model as --small"
-        )
+        raise InputError("layers: only layers of BERT-like models can be left out; give a smaller model as --small")
     if count >= len(layers):
         raise InputError(f"layers: the model has {len(layers)}; keep fewer, such as {max(1, len(layers) // 2)}")
     kept = np.linspace(0, len(layers) - 1, count).round().astype(int)
@@ -60,7 +58,7 @@ def with_small_model(
     """The bi-encoder `encoder`, read from `large`, with the model in `small` for its queries.
 
     That ends in a projection to the bi-encoder's width: the ridge regression of the large model's vectors of some
-    texts, so training starts near them. The prompt and length of queries are those of `small`.
+    texts, so training starts close to them. The prompt and length of queries are those of `small`.
     """
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 

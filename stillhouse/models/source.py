@@ -38,7 +38,7 @@ from stillhouse.models.transformer import (
 
 
 def model_or(folder: Path, otherwise: Path | None, what: str) -> Path:
-    """`folder`, or `otherwise` if `fetch-model` was asked for no model.
+    """`folder`, or `otherwise` if `fetch-model` was set to no model.
 
     Raises `InputError` if there is neither.
     """
@@ -106,7 +106,7 @@ def _fetched(
         if layers or pooling:
             raise InputError(
                 f"{name} is a bag of words (bow_mlp), which has no Transformer layers or pooling to choose; leave "
-                "layers and pooling out"
+                "out layers and pooling"
             )
         return _fetch_whole(place, settings, folder, random_from)
     if random_from is not None:
@@ -114,7 +114,7 @@ def _fetched(
     if settings.towers == "separate" or settings.pooling == OF_MODULES:
         if layers or pooling:
             what = "modules of its own" if settings.pooling == OF_MODULES else "two towers"
-            raise InputError(f"{name} has {what}, which are taken whole; leave layers and pooling out")
+            raise InputError(f"{name} has {what}, which are used as a whole; leave out layers and pooling")
         return _fetch_whole(place, settings, folder)
     config = read_config(place)
     vars(config).pop(OWN_POOLING, None)  # a re-ranker's encoder is an encoder like any other from here on
@@ -149,11 +149,12 @@ def _fetched(
 
 
 def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
-    """Raises `InputError` for a model with towers or a projection that a random start would leave out."""
+    """Raises `InputError` for a model with towers or a projection, which random initialisation would leave out."""
     if settings.towers == "separate" or settings.projection or settings.pooling == OF_MODULES:
         extra = "two towers" if settings.towers == "separate" else "a layer on the pooled vector"
         raise InputError(
-            f"{name} has {extra}, but a random start is one plain Transformer; name the model that it was trained from"
+            f"{name} has {extra}, but random initialisation needs a single plain Transformer; name the model that it "
+            "was trained from"
         )
 
 

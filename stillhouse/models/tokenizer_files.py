@@ -37,7 +37,8 @@ from stillhouse.models.encoder_settings import (
 from stillhouse.models.transformer import read_config, reading
 
 OF_THE_LOADING = ("is_local", "local_files_only", "name_or_path", "cache_dir", "token", "revision")
-"""Arguments of `from_pretrained` about where a tokenizer was found, which transformers would write to its files."""
+"""Arguments of `from_pretrained` about where a tokenizer was found, which transformers would otherwise write to the
+tokenizer's files."""
 
 FILES = ("tokenizer.json", "tokenizer_config.json")
 """The files that `save_pretrained` writes for a tokenizer with a Rust backend, as all have here."""
@@ -171,7 +172,7 @@ COUNTED = 10_000
 SEED = 0
 
 
-@doing("counting the passages that the model truncates")
+@doing("counting truncated passages")
 def count_truncated(corpus: Corpus, folder: Path) -> Truncation:
     """The share of passages longer than the `passage_length` of the model in `folder`, by its own tokenizer.
 

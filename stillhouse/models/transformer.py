@@ -136,11 +136,12 @@ def shown(shape: tuple[int, ...] | torch.Size) -> str:
 
 
 SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-"""Sizes that cannot exceed the number of weights."""
+"""Sizes in the configuration that cannot exceed the number of weights."""
 HEADROOM = 10_000_000
 """Numbers allowed beyond twice those in the files, for a new head on a small encoder: 40 MB in float32."""
 HARMLESS = "pooler"
-"""A part that some folders lack and no vector needs: BERT's pooler, if the model was saved with its head."""
+"""A part that some folders lack and that is not needed for vectors: BERT's pooler, if the model was saved with its
+head."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,8 @@ def read_config(folder: Path, **changes: Any) -> PreTrainedConfig:
     kind = json_object(path).get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise InputError(
-            f"{path} names the model type {str(kind)[:80]!r}, which transformers does not have, and custom code from a "
-            "model folder is never run; use another model or a newer transformers"
+            f"{path} names the model type {str(kind)[:80]!r}, which transformers does not support, and custom code "
+            "from a model folder is never run; use another model or a newer transformers"
         )
     with reading(path):
         config: PreTrainedConfig = AutoConfig.from_pretrained(
@@ -238,7 +239,7 @@ def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTraine
 
 
 def _refuse_absurd(auto: Any, folder: Path, config: PreTrainedConfig, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuse a configuration that asks for far more than the files hold, before any memory is taken for it."""
+    """Refuse a configuration that needs far more weights than the files hold, before memory is allocated."""
     held = sum(map(prod, shapes.values()))
     for name in SIZES:
         size = getattr(config, name, None)

@@ -1,9 +1,9 @@
-"""Estimates how long a use of a step takes that never ran here, from its arithmetic and this machine's speed.
+"""Estimates how long a step takes that has never run here, from its arithmetic and this machine's speed.
 
 It counts the products of the transformer's weights with tokens: two operations per weight and token in the forward
 pass, and twice as many again in the backward pass. Their speed is measured on a short product, in the precision and
-with the library that the step will use. What else a layer computes takes as long in any precision and is reckoned from
-the speed in fp32. docs/findings.md compares estimates with the time that runs took. There are none for a GPU.
+with the library that the step will use. The rest of a layer takes the same time in any precision and is estimated from
+the speed in fp32. docs/findings.md compares estimates with measured times. There are no estimates for a GPU.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ TRAINED = 3.0
 CACHED = 4.0
 """The same with `gradient_cache`, which computes every forward pass twice."""
 BESIDE_PRODUCTS = 0.85
-"""The time that a model takes beside its matrix products (attention, normalisation, activations, reading memory), as a
+"""The time that a model needs besides its matrix products (attention, normalisation, activations, memory access), as a
 multiple of the time of these products in fp32."""
 OVERHEAD = 1.0
-"""Seconds that a step takes beside the model: it verifies and loads what it reads, and writes."""
+"""Seconds that a step needs besides the model: to verify and load its inputs, and to write its outputs."""
 IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
-"""Seconds to import the libraries that these steps are the first to need."""
+"""Seconds to import the libraries that these steps are the first to use."""
 PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e-7}
 """Seconds that a step without a model takes per token of the passages, as measured in runs of docs/findings.md."""
 BM25_SEARCH = 2.2e-8
-"""Seconds in which BM25 scores a passage for a query: it is searched with the queries of all splits."""
+"""Seconds for BM25 to score one passage for one query; the queries of all splits are searched."""
 EVALUATED = 3e-3
 """Seconds that `evaluate` takes per test query: measures, intervals and tests of all systems."""
-ON_GPU = "times are computed ahead for the processor alone, and this run uses a GPU"
+ON_GPU = "run times can only be predicted for a CPU, and this run uses a GPU"
 """Why there is no forecast."""
 QUERY_TOKENS = 20
 WRITER_WEIGHTS = 106_000_000
 """Those of the layers of SmolLM2-135M, which writes questions."""
 WRITTEN = 4
-"""A drawn token takes about as long as so many that are read."""
+"""Generating one token takes about as long as reading this many."""
 SECONDS_MEASURED = 0.2
-"""Of the processor, for each measurement of its speed."""
+"""CPU-seconds for each measurement of the CPU's speed."""
 PASSAGES_READ = 300
 """The passages that the mean length is computed from."""
 
@@ -114,7 +114,7 @@ def layer_weights(config: Mapping[str, Any]) -> int:
 
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
-    """The seconds of a step with these settings on this machine's processor."""
+    """How many seconds a step with these settings takes on this machine's CPU."""
     beside = OVERHEAD + IMPORTS.get(step, 0.0) + PER_TOKEN.get(step, 0.0) * scale.passages * scale.tokens
     if step == "bm25":
         beside += BM25_SEARCH * scale.passages * _asked(scale, "train", "dev", "test")
@@ -127,14 +127,14 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
 
 
 def on_processor() -> bool:
-    """Whether steps compute on the processor, because that was requested or there is no NVIDIA GPU."""
+    """Whether steps run on the CPU, because that was requested or there is no NVIDIA GPU."""
     return device() == "cpu" or not Path("/dev/nvidia0").exists()
 
 
 @cache
 @doing("measuring the speed of this machine")
 def model_speed(precision: str) -> float:
-    """Operations per second that a model reaches on the processor, with a setting `precision`."""
+    """Operations per second that a model reaches on the CPU with a setting `precision`."""
     import torch
 
     from stillhouse.models.acceleration.precision import computed_in
@@ -145,7 +145,7 @@ def model_speed(precision: str) -> float:
 
 @cache
 def speed(dtype: torch.dtype) -> float:
-    """Operations per second of a linear layer on the processor, computed as in a training.
+    """Operations per second of a linear layer on the CPU, computed as in training.
 
     It is the best of many short runs, none of which waits for another program.
     """
@@ -208,7 +208,7 @@ def _pretraining(config: Any, scale: Scale) -> float:
 
 
 def _at_most(max_length: int | None, tokens: float) -> float:
-    """The tokens of a text; a length that follows from the model cuts none."""
+    """The tokens of a text; a length taken from the model truncates none."""
     return min(max_length or tokens, tokens)
 
 

@@ -58,7 +58,7 @@ def _averaged(start: str) -> tuple[Use, ...]:
 
 
 def _base_with_bm25() -> tuple[Use, Use]:
-    """The base model fused with BM25: the system to beat."""
+    """The base model fused with BM25: the baseline to beat."""
     searched = {"retriever": START, "index": "zero_shot_index/index"}
     return (
         Use("zero_shot_hybrid", "hybrid", CORPUS | searched | {"bm25": "bm25/bm25"}),
@@ -205,7 +205,7 @@ LABELLED = {
         ("retriever_1", "retriever_2", "distilled"),
     ),
 }
-"""For a base model that is a retriever already, and a few hundred questions or more."""
+"""For a base model that is already a retriever, and at least a few hundred questions."""
 
 UNLABELLED = {
     "corpus": (FETCH, INGEST, CHECKED, LEXICAL),

@@ -39,11 +39,11 @@ PASSAGES, QUESTIONS = 500, 100
 TIMED = 20
 """The questions that are timed one by one."""
 QUERY_LENGTH = 64
-"""Tokens of a question, as in the recipes."""
+"""The length of a question in tokens, as in the recipes."""
 SECONDS, SHARE = 180.0, 0.1
-"""How long the choice may take: this long, or this share of `--hours`."""
+"""How long the choice may take, in seconds, or as a share of `--hours`."""
 MEMORY_SHARE = 4
-"""Weights of more than a fourth of the memory leave too little for training."""
+"""Weights that fill more than a fourth of the memory leave too little for training."""
 
 
 def starts_of(model: str) -> list[Start]:
@@ -73,11 +73,11 @@ def _is_table(model: str) -> bool:
 def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: Any, hours: float | None) -> Start:
     """The best of several base models for the source of `ingest`; shows what was measured.
 
-    Without dev questions, or training questions to make some, the choice is by language and published figure.
+    Without dev or training questions, the choice is by language and published score.
     """
     if len(starts) == 1:
         if _is_table(model):
-            show(f"nothing was measured: of the table, {starts[0].name} alone is on this machine")
+            show(f"nothing was measured: {starts[0].name} is the only model of the table on this machine")
         return starts[0]
     if look is None or not {"train", "dev"} & look.questions.keys():
         return _recommended(starts, model, look)
@@ -93,13 +93,13 @@ def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: 
         tried: dict[str, tuple[Start, Mapping[str, Any]]] = {}
         for start in sorted(starts, key=_bytes):
             if why := _too_large(start, look, passages, until):
-                show(f"{start.name} was not tried: it {why}")
+                show(f"skipped {start.name}: it {why}")
                 continue
             with doing(f"trying {start.name}"):
                 tried[str(len(tried))] = start, _costs(start, look, root, root / str(len(tried)))
         if not tried:
             raise InputError(
-                f"none of the models {', '.join(start.name for start in starts)} fits; name one with --model"
+                f"none of the models {', '.join(start.name for start in starts)} is small enough; name one with --model"
             )
         inputs = {"corpus": root / "corpus", "bm25": root / "bm25"}
         for name in tried:
@@ -131,7 +131,7 @@ def _costs(start: Start, look: FirstLook, root: Path, own: Path) -> Mapping[str,
 
 
 def _too_large(start: Start, look: FirstLook, passages: int, until: float) -> str:
-    """Why a model is too large to be tried; empty if it is not. On a GPU, its time is not known ahead."""
+    """Why a model is too large to be tried; empty if it is not. On a GPU, its run time cannot be predicted."""
     if _bytes(start) > own_memory() / MEMORY_SHARE:
         return "needs too much memory"
     with suppress(KeyError, TypeError, ValueError):  # not a Transformer, or one that does not say how large it is
@@ -140,12 +140,12 @@ def _too_large(start: Start, look: FirstLook, passages: int, until: float) -> st
             scale = Scale(passages, {"dev": QUESTIONS}, tokens, layer_weights(start.config))
             seconds = predicted_seconds("index", find_step("index").config(), scale)
             if time.monotonic() + seconds > until:
-                return f"would take {in_words(seconds)}; give more --hours, of which a tenth is for this choice"
+                return f"would take {in_words(seconds)}; give more --hours: a tenth of them is for choosing the model"
     return ""
 
 
 def _recommended(starts: Sequence[Start], model: str, look: FirstLook | None) -> Start:
-    """Of models that read the corpus's language, the one with the highest published figure, or else the smallest."""
+    """Among the models for the corpus's language, the one with the highest published score, or else the smallest."""
     from stillhouse.search.bm25 import language_of
 
     rows = {row["name"]: row for row in base_models(Path(model).expanduser() if model.endswith(".csv") else None)}
@@ -158,8 +158,8 @@ def _recommended(starts: Sequence[Start], model: str, look: FirstLook | None) ->
 
     best = max(starts, key=rank)
     show(
-        f"the source has no dev questions, so nothing was measured: {best.name} is taken by its language, its "
-        "published figure and its size"
+        f"the source has no dev questions, so nothing was measured: {best.name} was chosen by language, published "
+        "score and size"
     )
     return best
 

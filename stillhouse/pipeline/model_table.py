@@ -1,4 +1,4 @@
-"""The table of good base models, `stillhouse/models/base_models.csv`, and what of it is on this machine."""
+"""The table of good base models, `stillhouse/models/base_models.csv`, and which of them are on this machine."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def base_models(table: Path | None = None) -> list[dict[str, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the table of models {path} cannot be read: {error}") from None
     if not rows or not all(row.keys() == set(COLUMNS) and None not in row.values() for row in rows):
-        raise InputError(f"{path} is no table of models; its header is {','.join(COLUMNS)}, and each row a model")
+        raise InputError(
+            f"{path} is not a table of models; its header must be {','.join(COLUMNS)}, and each row is a model"
+        )
     if wrong := [row for row in rows if row["ndcg10"] and not row["ndcg10"].replace(".", "", 1).isdigit()]:
         raise InputError(
-            f"{path}: ndcg10 of {wrong[0]['name']} is no number; write one such as 50.15, or leave it empty"
+            f"{path}: ndcg10 of {wrong[0]['name']} is not a number; write one such as 50.15, or leave it empty"
         )
     return rows
 

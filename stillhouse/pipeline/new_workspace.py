@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
-WOULD_STOP = "the run would stop: first change the source or params.yaml, as said above"
+WOULD_STOP = "the run would stop: first fix the source or params.yaml, as explained above"
 
 
 def make(
@@ -126,7 +126,10 @@ def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
     from stillhouse.corpus.sources.rows import Query
 
     if look is not None and look.labelled:
-        raise InputError("--questions is for a source without training questions, of which some become dev questions")
+        raise InputError(
+            "--questions is for a source without training questions; from training questions, dev "
+            "questions are set aside automatically"
+        )
     files = find_labels(folder.expanduser(), "dev")
     if len(files) < 2:
         raise InputError(f"--questions: {folder} lacks queries.jsonl or qrels/dev.tsv; `stillhouse label` writes them")
@@ -136,9 +139,9 @@ def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
     return replace(look, questions={**look.questions, "dev": look.questions.get("dev", 0) + count})
 
 
-@doing("looking at the source")
+@doing("inspecting the source")
 def first_look(source: str | None) -> FirstLook | None:
-    """What a few seconds show of a source; None for a data set of ir_datasets, which `ingest` fetches."""
+    """What a few seconds of reading show about a source; None for a data set of ir_datasets, which `ingest` fetches."""
     from stillhouse.corpus.first_look import look_at
 
     if source is not None and source.startswith(SCHEME):
@@ -158,7 +161,7 @@ def _ingest(source: str | None, recipe: str | None, look: FirstLook | None, ques
 
 
 def start_in(recipe: str, own: Settings) -> str:
-    """The model that a run of the recipe, with the settings `own`, starts from."""
+    """The base model of a run of the recipe with the settings `own`."""
     path = find_recipe(recipe)
     return str(configs(with_settings(load_recipe(path), own), str(path))["fetch_model"].model)
 

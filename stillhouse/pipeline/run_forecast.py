@@ -64,14 +64,14 @@ def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
 
 
 def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:
-    """Why a run's time cannot be computed ahead, from its settings and a look at its source; empty if it can."""
+    """Why a run's time cannot be predicted from its settings and a look at its source; empty if it can."""
     if not on_processor():
         return ON_GPU
     return why_unseen(settings["ingest"]) or _weights(settings["fetch_model"])[1] or _why_empty(look)
 
 
 def why_unseen(ingest: Any) -> str:
-    """Why a source cannot be looked at before `ingest` runs; empty if it can."""
+    """Why a source cannot be inspected before `ingest` runs; empty if it can."""
     from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 
     if ingest.repo:
@@ -92,7 +92,7 @@ def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
 
 
 def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
-    """About what a look would show of `max_articles` of the source's articles."""
+    """Approximately what a look at `max_articles` of the source's articles would show."""
     articles = look.all_articles
     if not max_articles or articles <= max_articles:
         return look
@@ -102,7 +102,7 @@ def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
 
 
 def _split(look: FirstLook, tokens: int | None) -> FirstLook:
-    """About what a look would show of the source's passages after long ones were split."""
+    """Approximately what a look at the source's passages would show after long ones were split."""
     if not tokens:
         return look
     pieces = [math.ceil(length / (FILLED * tokens)) if length > tokens else 1 for length in look.lengths]
@@ -175,7 +175,7 @@ def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
     if queries["dev"] < least.min_dev_queries:
         found.append(
             f"`validate` will refuse this source: it has {queries['dev']} of at least {least.min_dev_queries} dev "
-            "queries; judge more training queries, of which some become dev, or move some to a dev split"
+            "queries; judge more training queries, from which dev queries are drawn, or move some to a dev split"
         )
     return found
 

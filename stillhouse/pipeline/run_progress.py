@@ -1,4 +1,4 @@
-"""Which step of how many a run is at, and how long the rest will take."""
+"""Reports which step a run has reached, and how long the rest will take."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from stillhouse.pipeline.graph import CORPUS, START, Use
 
 Times = dict[str, dict[str, list[float]]]
 KEPT = 10
-"""For how many settings of a use the seconds are kept."""
+"""How many settings of a use to keep the seconds for."""
 
 
 def note_seconds(use: Use, config: Any, root: Path, seconds: float) -> None:
@@ -43,7 +43,7 @@ def note_seconds(use: Use, config: Any, root: Path, seconds: float) -> None:
 
 
 def expected_seconds(use: Use, config: Any, root: Path) -> float | None:
-    """The seconds that a use, or else another use of its step, took with these settings; None if unknown.
+    """How long a use, or else another use of its step, took with these settings; None if unknown.
 
     They are scaled with the corpus, except for a training whose number of steps is a setting.
     """
@@ -82,7 +82,7 @@ class Estimate:
             by = ", estimated from the speed of this machine" if self.computed else ""
             return f"about {in_words(sum(known.values()))}{left}{by}"
         if not known:
-            return "no estimate yet, because nothing like it has run here" + (f" and {self.why}" if self.why else "")
+            return "no estimate yet, because nothing similar has run here" + (f" and {self.why}" if self.why else "")
         new = f"{len(self.seconds) - len(known)} of {len(self.seconds)}"
         return f"more than {in_words(sum(known.values()))}{left} ({new} steps run here for the first time)"
 

@@ -1,4 +1,4 @@
-"""A recipe's small twin: its stages, objectives and losses on the built-in sample, in a minute on two cores.
+"""A small version of a recipe: its stages, objectives and losses on the built-in sample, in a minute on two cores.
 
 A paper's recipe needs GPUs and its data. The twin shows beforehand that every stage of it runs. Settings that say what
 is done stay unchanged, sizes are capped, and models and data come with the project.

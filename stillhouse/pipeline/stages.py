@@ -128,7 +128,7 @@ class _Graph:
         self._read_by(SELECT, f"{INDEXES}/{name}", f"{name}_index/index")
 
     def _put(self, use: Use) -> None:
-        """Adds a use before the choice and the evaluation, where readers expect it."""
+        """Adds a use before the model selection and the evaluation, where readers expect it."""
         if use.name in self.uses:
             raise self.refuse(use.name, "a step with this name exists already; choose another name")
         last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}

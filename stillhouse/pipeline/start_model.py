@@ -1,4 +1,4 @@
-"""What a base model is: a retriever already, or a bare language model, which has never learned to search.
+"""The kind of a base model: a retriever, or a bare language model, which has not learned retrieval yet.
 
 This file imports neither PyTorch nor, before it is needed, the hub's library: `stillhouse new --help` is quick.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RETRIEVER, LANGUAGE_MODEL, DECODER, UNKNOWN = "retriever", "language model", "decoder", "unknown"
 HUB_SECONDS = 10.0
-"""How long to wait for the hub."""
+"""How long to wait for the hub to answer."""
 TEXTS_READ = 100
 """The passages that show whether a tokenizer suits them."""
 SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
@@ -56,7 +56,7 @@ def start_of(model: str) -> Start:
     from stillhouse.models.model_place import base_of, refuse_unsupported
 
     if model == NO_MODEL:
-        raise InputError("a run needs a model to start from; give --model a folder, package:NAME or a hub name")
+        raise InputError("a run needs a base model; give --model a folder, package:NAME or a hub name")
     folder = place_of(model)
     if folder is None:
         return Start(model, *_on_hub(model))
@@ -90,7 +90,7 @@ def unsuited(look: FirstLook, model: str) -> str:
         return ""
     return (
         f"the tokenizer of {model} does not suit this corpus: {why}; a base model of the corpus's language, or a "
-        "multilingual one, such as intfloat/multilingual-e5-small, would do better"
+        "multilingual one, such as intfloat/multilingual-e5-small, would work better"
     )
 
 
@@ -128,7 +128,7 @@ def _on_hub(name: str) -> tuple[str, str]:
     try:
         info = HfApi().model_info(name, timeout=HUB_SECONDS)
     except Exception:  # offline, no such model, one that needs a token: `fetch-model` reports it
-        return UNKNOWN, "it is not on this machine and the Hugging Face Hub did not list its files"
+        return UNKNOWN, "it is not on this machine, and the Hugging Face Hub did not list its files"
     listed = {file.rfilename for file in info.siblings or ()}
     refuse_unsupported_on_hub(name, listed, info.config or {})
     if ADAPTER in listed:
@@ -151,7 +151,7 @@ def _kind(folder: Path) -> tuple[str, str]:
         if found:
             return found
     if is_saved_cross_encoder(folder):
-        return LANGUAGE_MODEL, "it is a cross-encoder, whose layers have not learned to make vectors"
+        return LANGUAGE_MODEL, "it is a cross-encoder, whose layers were not trained to produce vectors"
     if (folder / MODULES).is_file():
         return RETRIEVER, f"it has a {MODULES} of sentence-transformers"
     if is_decoder(config_of(folder)):

@@ -80,7 +80,7 @@ def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
                     f"{port.flag} bm25=artifacts/bm25/{port.name}"
                 )
             if f"{port.name}/{name}" in found:
-                raise InputError(f"{port.flag} {name} is given twice; give each folder a name of its own")
+                raise InputError(f"{port.flag} {name} is given twice; give each folder its own name")
             found[f"{port.name}/{name}"] = Path(folder)
     return found
 
@@ -177,7 +177,7 @@ def add_engine_flag(group: argparse._ActionsContainer) -> None:
     flag(
         group,
         "--engine ENGINE",
-        "how to distribute the reading and tokenizing of a large corpus: local (one process), ray, "
+        "how to distribute reading and tokenizing a large corpus: local (one process), ray, "
         f"ray:N (N local processes) or ray://HOST:PORT (default: ${context.ENGINE} or local)",
     )
 
@@ -193,7 +193,7 @@ def add_context_flags(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--device",
         choices=DEVICES,
-        help=f"where to compute (default: ${context.DEVICE} or auto: a GPU if there is one)",
+        help=f"the device to compute on (default: ${context.DEVICE} or auto: a GPU if there is one)",
     )
     flag(group, "--quiet", "hide progress bars and log lines")
 

@@ -69,8 +69,7 @@ def run_timed(use: Use, config: Any, root: Path) -> Timing:
             return pool.submit(execute_timed, use, config, root).result()
     except BrokenProcessPool:
         raise MemoryError(
-            f"the process of {use.name} was killed from outside, as happens when memory runs out; "
-            f"lower {use.name}.batch_size"
+            f"the process of {use.name} was killed, probably because memory ran out; lower {use.name}.batch_size"
         ) from None
 
 

@@ -22,7 +22,7 @@ from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, moved
 OWN_FILES = ("params.yaml", "dvc.yaml", "dvc.lock", ".dvc")
 IGNORED = {
     ".gitignore": ("/artifacts/", "/.stillhouse/"),
-    ".dvcignore": ("# What DVC need not look at: unfinished work.", ".stillhouse"),
+    ".dvcignore": ("# Files that DVC should ignore: unfinished work.", ".stillhouse"),
     # What DVC writes in a git repository. The folder may be in one already, or be added to one later.
     ".dvc/.gitignore": ("/config.local", "/tmp", "/cache"),
 }

@@ -36,7 +36,7 @@ HELDOUT_BATCH = 32
 """Passages per batch without gradients; fixed, so that held-out passages have the same masks in every run."""
 SIGNAL_PASSAGES = 512
 SIGNAL_READS = 3
-"""How often the signals read a passage: masked, whole, and as a sentence with the rest (ICT)."""
+"""How many times the signals read a passage: masked, whole, and as a sentence with the rest (ICT)."""
 HELDOUT, ACCURACY, SIGNALS, SENTENCES = 1, 2, 3, 4
 """Second parts of the seeds for draws that are fixed for a whole run; training steps use (seed, 0, step)."""
 PLAIN_MLM = find_objective("mlm")
@@ -77,8 +77,8 @@ def measured(
     made = within(config.eval_share, trained, last, len(heldout), reads, at_end)
     part = (made.count(last) * reads(made.queries) + at_end(made.queries)) / trained
     context.log(
-        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} of {last} steps: "
-        f"{part:.1%} of the training's reads"
+        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} steps ({last} total), "
+        f"{part:.1%} overhead"
     )
     return spread(heldout, made.queries), made.every
 

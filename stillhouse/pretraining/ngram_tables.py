@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 KEY_BITS = 64
 AT_ONCE = 1 << 14
-"""Keys per search: few enough that their part of the table stays in the processor's cache."""
+"""Keys per search: few enough that their part of the table stays in the CPU's cache."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The result of a pre-training run. `skipped` passages have nothing to predict, or no pair.
+    """The result of a pre-training run. `skipped` passages have no token to predict, or no pair.
 
     `coverage` is the share of a held-out passage's tokens among the top k of its vector, by k (BoW Algorithm 1);
     `coverage_examples` lists these tokens for a few passages (BoW Figure 3). `head_trained`: whether the encoder has a
@@ -173,7 +173,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         plain = plain_masks(cache, config, encoder, device, config.encoder_mlm_probability, config.mask_unit)
         batches = (inputs for _, inputs in fixed_batches(plain, checked, config.seed, ACCURACY))
         accuracy = masked_accuracy(encoder.model, batches, most_frequent=int(counts_V.argmax()))
-        with doing("measuring what the vectors hold"):
+        with doing("measuring token coverage of the vectors"):
             coverage = signals.coverage(COVERAGE_RANKS)
             examples = _coverage_examples(encoder, signals)
     # Which of a few tokens are right is chance; the loss counts the probability of each.

@@ -12,7 +12,7 @@ from stillhouse.training.measurements import SHARE
 from stillhouse.training.settings import TrainingConfig, eval_share_setting, patience_setting
 
 NONE = "none"
-"""No pre-training, for a model that is already pre-trained."""
+"""No pre-training, for a model that was already pre-trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,9 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "predicted tokens of the whole batch (SimLM's code: of each GPU's part)",
         choices=("passage", "token"),
     )
-    generator_weight: float = setting(0.2, "weight of the loss of a generator that learns (SimLM's code)", minimum=0)
+    generator_weight: float = setting(
+        0.2, "weight of the loss of a jointly trained generator (SimLM's code)", minimum=0
+    )
     bag_logits: str = setting(
         "embeddings",
         "bag of words: embeddings = the vector times the word embeddings, as in BoW eq. 11; head = the whole "
@@ -121,7 +123,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "random",
         minimum=1,
     )
-    signals: bool = setting(True, "with every held-out loss, also measure indicators of retrieval quality")
+    signals: bool = setting(True, "also measure indicators of retrieval quality with every held-out loss")
     metric_for_best_model: str = setting(
         "heldout_loss",
         "metric that selects the best parameters: heldout_loss = the objective's own; ict_RR@10 = retrieval on ICT "

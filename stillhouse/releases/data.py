@@ -1,4 +1,4 @@
-"""What releases need of DVC: check that the workspace is complete; record, push and fetch artifacts."""
+"""The DVC operations that releases need: check that the workspace is complete; record, push and fetch artifacts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALWAYS = "always changed"
 
 @doing("comparing the artifacts with dvc.lock")
 def refuse_unfinished(folder: Path) -> None:
-    """Raises `InputError` if the artifacts do not match dvc.lock: nobody could say how they were made."""
+    """Raises `InputError` if the artifacts do not match dvc.lock, because their provenance would then be unknown."""
     with _workspace(folder) as repo:
         changed = sorted(stage for stage, what in repo.status().items() if what != [ALWAYS])
     if changed:
@@ -154,7 +154,7 @@ def _is_json(path: Path) -> bool:
     return True
 
 
-@doing("reading what made the artifacts")
+@doing("reading the provenance of the artifacts")
 def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The entries of `release.json` for artifacts: path, Stillhouse's and DVC's digests, the code and its commit."""
     from stillhouse.releases.lineage import lineage

@@ -18,7 +18,7 @@ from stillhouse.core.remote.address import redact
 
 REMOTE = "origin"
 NOBODY = {"NAME": "Stillhouse", "EMAIL": "stillhouse@localhost"}
-"""The committer where git has no name configured, as in a pod."""
+"""The committer if git has no name configured, as in a pod."""
 TAKEN = (
     "already exists",
     "fetch first",
@@ -28,7 +28,7 @@ TAKEN = (
     "failed to update ref",
     "incorrect old",
 )
-"""Git's messages for a push that lost to a faster one; only these are worth another attempt."""
+"""Git's messages if another push was faster; only then is a retry useful."""
 
 
 class PushTaken(Exception):

@@ -34,7 +34,8 @@ Compare = Callable[[Release], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A workspace with a challenger: where its artifacts lie, which part of the version it raises, and how it was made.
+    """A workspace with a challenger: the location of its artifacts, which part of the version it raises, and how it was
+    made.
 
     `base` is the commit that its files were made from; "" = the one that is checked out.
     """

@@ -1,10 +1,10 @@
-"""Releases: which one is in use, which were, and how that changes.
+"""Releases: which one is in use, which were before, and how that changes.
 
 A release is a commit with an annotated tag `retriever@v1.2.0`. Its `release.json` lists its folders, what they were
 made from and why they were accepted. The release in use, the *champion*, is named by the tag `retriever#champion#N`
 with the highest N. GTO names both kinds of tags the same way. No tag is ever moved or removed: a promotion and a
-rollback both add the next champion tag. Since a tag can be made only once, one of two that race wins and the other gets
-an error.
+rollback both add the next champion tag. Since a tag can be created only once, one of two racing promotions wins and the
+other gets an error.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
     history = read_history(git)
     champion = history.champion
     if champion is None:
-        raise InputError("nothing is released yet, so there is nothing to go back to; promote a release first")
+        raise InputError("there is no release yet to roll back to; promote a release first")
     target = history.find(to) if to else history.before
     if target is None:
         raise InputError(
@@ -205,7 +205,7 @@ def roll_back(git: Git, to: str = "", reason: str = "") -> tuple[Release, Releas
     try:
         git.push(_champion_ref(git, history, target, target.commit, f"rolled back from {champion.name}: {reason}"))
     except PushTaken:
-        raise Overtaken("another promotion or rollback came first; look at `stillhouse release list`") from None
+        raise Overtaken("another promotion or rollback came first; see `stillhouse release list`") from None
     git.fetch(NAME)
     return champion, target
 

@@ -27,7 +27,7 @@ from stillhouse.corpus.words import terms_in
 
 WITH_STOP_WORDS = ("en", "de")
 PASSAGES_SAMPLED, CHARACTERS_SAMPLED = 500, 200
-"""The language of a corpus is that of the beginnings of this many passages, and of this many characters of each."""
+"""The language of a corpus is detected from this many passages, and this many characters at the beginning of each."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ finally:
 
 TEXTS_AT_ONCE = 1024
 PARAMETERS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype", "backend")
-"""What bm25s stores of an index besides its arrays."""
+"""The data that bm25s stores besides an index's arrays."""
 TERMS = "terms.json"
 """The file with the `Terms` of an index."""
 

@@ -54,7 +54,7 @@ BLOCKS_ON_A_GPU = 8
 blocks."""
 
 Texts = Callable[[NDArray[np.int64]], Iterable[Sequence[str]]]
-"""Gives the texts of distinct, ascending corpus rows, a part at a time."""
+"""Yields the texts of distinct, ascending corpus rows, one part at a time."""
 
 
 VERSION = 1
@@ -83,7 +83,7 @@ def cache_folder(model: str, config: InferenceConfig, context: Context) -> Path:
     """The folder that caches a model's passage vectors for later runs.
 
     Its name is the digest of `model_key` and of everything else that can change a vector's last bits: the libraries,
-    the processor or GPU, the batch size on a GPU, and `VERSION`.
+    the CPU or GPU, the batch size on a GPU, and `VERSION`.
     """
     device = context.torch_device()
     on_gpu = device.type == "cuda"

@@ -1,4 +1,4 @@
-"""Rankings of documents: of each document only its best passage.
+"""Rankings of documents, each represented by its best passage.
 
 Shapes: Q queries, K ranks of passages, T ranks of documents.
 """
@@ -16,7 +16,7 @@ from stillhouse.evaluation.rankings import Rows, first_kept, repeated
 Ranking = tuple[Rows, NDArray[np.float32]]
 """Rows int32 [Q, K], best first and padded with -1, and their scores."""
 PASSAGES_A_DOCUMENT = 4
-"""How many passages are looked at first for each wanted document."""
+"""How many passages to retrieve first for each requested document."""
 
 
 def has_documents(corpus: Corpus) -> bool:

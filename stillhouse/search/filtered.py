@@ -1,4 +1,4 @@
-"""Exact search among some passages of an index, at the cost of an exact search among all at most.
+"""Exact search among some passages of an index, at no more than the cost of an exact search among all.
 
 Shape suffixes: Q queries, K depth, N passages, F that the filter lets through, B of them at once, D width.
 """

@@ -118,7 +118,7 @@ class Searcher:
         overwritten in place.
         """
         if not question.strip():
-            raise InputError("the question is empty; type what you want to find")
+            raise InputError("the question is empty; type a question")
         with self._held.named():
             vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
             refuse_not_finite(vectors_QD, [question])
@@ -156,7 +156,7 @@ class Searcher:
         return [passage["article_id"] or passage["passage_id"] for passage in passages]
 
 
-@doing("verifying the digests of what it reads")
+@doing("verifying the digests of its inputs")
 def refuse_unfit(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
     """Refuse damaged folders, and an index or a hybrid that was made from other folders than the held ones."""
     corpus, index = (read_manifest(held[name], digest=digest) for name in ("corpus", "index"))

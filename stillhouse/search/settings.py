@@ -33,12 +33,12 @@ class IndexConfig:
         choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"),
     )
     truncate_dim: int | None = setting(
-        None, "keep this many of the first dimensions (for a Matryoshka model); null = all", minimum=1
+        None, "keep only the first dimensions, this many (for a Matryoshka model); null = all", minimum=1
     )
-    hnsw_m: int = setting(32, "hnsw only: links of a passage in the graph", minimum=2)
+    hnsw_m: int = setting(32, "hnsw only: links per passage in the graph", minimum=2)
     hnsw_ef_construction: int = setting(128, "hnsw only: candidates examined when a passage is linked", minimum=1)
     hnsw_ef_search: int = setting(
-        256, "hnsw only: candidates that a query keeps, at least as many as requested", minimum=1
+        256, "hnsw only: candidates kept during a search, at least the number of requested passages", minimum=1
     )
     ivf_nlist: int | None = setting(
         None,

@@ -53,7 +53,7 @@ def contender_name(retriever: str, with_bm25: bool) -> str:
 
 
 def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
-    """Start with the first contender and replace it with each later one that is better than the current winner.
+    """Start with the first contender and replace it with every later one that beats the current winner.
 
     Better means that its mean of `metric` leads by more than `standard_errors` standard errors of the paired
     difference. An early contender stays unless dev shows another to be better, so list simple and cheap systems first.

@@ -1,6 +1,6 @@
 """The thread that computes: it takes as much of the queue at once as fits into a batch of tokens.
 
-A single client never waits for others: a batch is whatever arrived while the previous one was computed.
+A single client never waits for others: a batch holds the requests that arrived while the previous one was computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stillhouse.serving.settings import Limits
 
 
 class QueueFull(Exception):
-    """The queue is so long that another request would be late."""
+    """The queue is so long that a new request would miss its deadline."""
 
 
 class TooLate(Exception):

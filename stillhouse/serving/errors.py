@@ -39,7 +39,7 @@ class _AtTheFirst(FailFast):
 
 T = TypeVar("T")
 Items = Annotated[list[T], _AtTheFirst()]
-"""A list in a body that is refused at its first invalid item: naming every item of a million takes gigabytes."""
+"""A list in a body, rejected at its first invalid item: reporting every item of a million would take gigabytes."""
 
 
 class Problem(Exception):

@@ -1,4 +1,4 @@
-"""What people thought of an answer: one line of JSON each, on the disk before it is acknowledged.
+"""User feedback on answers: one line of JSON each, written to disk before it is acknowledged.
 
 A line includes the query's text, so it is complete by itself.
 """
@@ -18,7 +18,7 @@ from stillhouse.core.artifacts import sync
 from stillhouse.core.errors import InputError
 
 MOST_BYTES = 64 << 20
-"""The feedback of a day, so that no client can fill the disk."""
+"""The most bytes of feedback per day, so that no client can fill the disk."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from stillhouse.serving.metrics import Metrics
 from stillhouse.serving.settings import Limits
 
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")
-"""Endpoints that need no token: whether the service is alive."""
+"""Endpoints that need no token: the probes for whether the service is alive."""
 GONE = 499
-"""The status counted if the client left before there was an answer, as in nginx."""
+"""The status counted if the client disconnected before the answer, as in nginx."""
 
 
 class Guard:

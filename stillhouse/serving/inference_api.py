@@ -83,7 +83,7 @@ async def model_ready(name: str, request: Request) -> dict[str, Any]:
 async def infer(name: str, body: InferRequest, request: Request) -> Response:
     service = named(request, name)
     if len(body.inputs) != 1 or body.inputs[0].name != "text" or body.inputs[0].datatype != "BYTES":
-        raise Problem(422, "give one input named `text` of the datatype BYTES")
+        raise Problem(422, "give a single input named `text` with the datatype BYTES")
     [tensor] = body.inputs
     if prod(tensor.shape) != len(tensor.data) or len(tensor.shape) not in (1, 2) or min(tensor.shape) < 0:
         raise Problem(422, f"the shape {tensor.shape[:8]} does not fit the {len(tensor.data)} texts of `data`")

@@ -24,7 +24,7 @@ from stillhouse.serving.service import Service, service_of
 
 
 class PageRoute(APIRoute):
-    """Answers browsers only; for a program, it does not exist."""
+    """Answers only browsers; programs get 404."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         return super().matches(scope) if for_browser(scope) else (Match.NONE, {})

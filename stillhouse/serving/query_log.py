@@ -1,6 +1,6 @@
 """The optional query log: Parquet files that appear complete, and the feedback on them (`feedback_log.py`).
 
-Queries wait in memory until there are `ROWS` of them or `SECONDS` have passed. A kill loses only the waiting ones. A
+Queries wait in memory until there are `ROWS` of them or `SECONDS` have passed. A crash loses only the waiting ones. A
 disk that cannot be written never delays a search: what cannot be saved is dropped and counted.
 """
 
@@ -110,7 +110,7 @@ class QueryLog:
         return asked.query_id
 
     def find(self, query_id: str) -> Asked | None:
-        """A query of the log, if it is among the newest `KNOWN` since the start."""
+        """A query in the log, if it is among the newest `KNOWN` since the service started."""
         with self._changed:
             return self._known.get(query_id)
 

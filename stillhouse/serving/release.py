@@ -43,8 +43,8 @@ CANARIES = 16
 DEPTH = 10
 """How many passages of a canary query are compared."""
 LEAST_OVERLAP = 0.8
-"""A release with less is refused. The vectors of another processor swap nearly equal passages, which costs a few
-hundredths; a model other than that of the run finds hardly any of the passages."""
+"""A release with a lower overlap is refused. On another CPU, nearly equal passages swap places, which lowers it by a
+few hundredths; a model other than the run's finds hardly any of the passages."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Release:
         """Asks the canary queries and returns their mean overlap with the run. Raises `InputError` if it is too low.
 
         Digests show that the files are the released ones. They cannot show that a model computes the same here: another
-        processor, another version of a library or a broken kernel may change the result.
+        CPU, another version of a library or a broken kernel may change the result.
         """
         texts = [text for text, _ in self.canaries]
         vectors_QD = self.encode(self.tokenize(texts, "query"), "query")

@@ -2,7 +2,7 @@
 
 Each check asks git for its tags. A new release is fetched into its own folder, compared with the digests in its
 `release.json`, and opened only when it is complete. It is fetched in a separate process, `python -m` this module: DVC
-uses processor time and memory and changes the current folder, none of which may affect the service's clients.
+uses CPU time and memory and changes the current folder, none of which may affect the service's clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
 TAGS = (f"refs/tags/{NAME}@v*", f"refs/tags/{NAME}#champion#*")
 SECONDS = 60.0
-"""How long git may take to answer; DVC may fetch as long as it makes progress."""
+"""How long git may take to answer; DVC may keep fetching as long as it makes progress."""
 FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
 SPARE = 2
@@ -188,7 +188,7 @@ def _manifest_digest(folder: Path) -> str:
 
 
 def main() -> int:
-    """Fetches what standard input asks for, as JSON: `{"repository", "commit", "parts": {path there: target folder}}`.
+    """Fetches what standard input requests, as JSON: `{"repository", "commit", "parts": {path there: target folder}}`.
 
     Returns 0, or the exit code of an `InputError`, with its message on standard error.
     """

@@ -48,13 +48,13 @@ class SearchRequest(BaseModel):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="the share of BM25 in the ranking: 0 = only the retriever, 1 = only BM25; default: what ranked "
-        "best when the release was made",
+        description="BM25's weight in the ranking: 0 = only the retriever, 1 = only BM25; default: the weight that "
+        "ranked best when the release was made",
     )
     documents: bool | None = Field(
         None,
-        description="true: each document once, with its best passage; default: if the corpus was split, or is judged "
-        "by documents",
+        description="true: each document once, with its best passage; default: if passages were split or qrels name "
+        "documents",
     )
     texts: bool = Field(True, description="false: only ids and scores")
     release: str | None = Field(None, description="a release that is still open; default: the one in use")
@@ -66,8 +66,8 @@ class Hit(BaseModel):
     passage_id: str
     title: str | None = None
     text: str | None = None
-    fields: dict[str, Any] | None = Field(None, description="what else is known of the passage")
-    document_id: str | None = Field(None, description="only where each document is listed once")
+    fields: dict[str, Any] | None = Field(None, description="other fields of the passage")
+    document_id: str | None = Field(None, description="only if each document is listed once")
     section: str | None = Field(None, description="likewise, with texts")
 
 

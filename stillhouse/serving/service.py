@@ -156,7 +156,9 @@ class Service:
         except QueueFull:
             raise Problem(429, "the queue is full; try again in a second", {"Retry-After": "1"}) from None
         except (TooLate, TimeoutError):
-            raise Problem(504, f"there was no answer within {deadline:g} s; send less at once, or try later") from None
+            raise Problem(
+                504, f"there was no answer within {deadline:g} s; send fewer texts at once, or try again later"
+            ) from None
         except Ended:
             raise Problem(503, "the service is shutting down; send the request again", {"Retry-After": "1"}) from None
         except InputError as error:

@@ -1,4 +1,4 @@
-"""The endpoints for operators: whether it is alive, what it serves, how it is doing."""
+"""The endpoints for operators: liveness, the release served, and metrics."""
 
 from __future__ import annotations
 

@@ -125,8 +125,8 @@ def train_on_groups(
         kept = np.isin(dev, sample(len(samplers["dev"]), made.queries, config.seed))
         part = made.count(last) * read(made.queries) / trained
         context.log(
-            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, every {made.every} of {last} steps: "
-            f"{part:.1%} of the training's reads"
+            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, every {made.every} steps ({last} "
+            f"total), {part:.1%} overhead"
         )
         dev = dev[kept]
         candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None

@@ -20,8 +20,8 @@ from stillhouse.training.negatives import Negatives
 
 QUERIES_AT_ONCE = 4096
 NO_QUERIES = (
-    "the corpus has no {} queries; training needs train and dev queries with qrels: `stillhouse ingest` makes them of "
-    "the corpus itself with `queries: pairs`"
+    "the corpus has no {} queries; training needs train and dev queries with qrels: `stillhouse ingest` makes them "
+    "from the corpus itself with `queries: pairs`"
 )
 
 
@@ -39,7 +39,8 @@ class Groups:
 
 
 class GroupSampler:
-    """Draws groups for the queries of a split. A draw depends only on the seed, the query and how often it was seen.
+    """Draws groups for the queries of a split. A draw depends only on the seed, the query and how often the query was
+    seen.
 
     Each query shuffles its best `depth` negatives once. Each time it is seen it draws the next `count` of them, and it
     starts over after the last (`rotation`). Its positives take turns too. With a teacher's `scores_QD` (float32,

@@ -70,7 +70,7 @@ def train(
     if config.warmup_steps and config.warmup_steps >= steps > 0:
         context.log(
             f"warmup_steps {config.warmup_steps} is not below the {steps} steps of this training: the learning rate "
-            f"rises to the end, up to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"
+            f"would rise until the end, up to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"
         )
 
     def measure(step: int) -> float:

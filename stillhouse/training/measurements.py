@@ -10,24 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 READS_OF_TRAINING = 3
-"""Texts read in the time of training on one: a backward pass takes as long as two forward passes."""
+"""How many texts can be read in the time of training on one: a backward pass takes as long as two forward passes."""
 MOST, FEWEST = 10, 5
-"""Measurements after the start. Fewer measurements leave room for more queries in each."""
+"""Measurements after the initial one. With fewer measurements, each can use more queries."""
 ENOUGH = 100
-"""With fewer queries, the number of measurements is reduced first, down to one at the end: few queries say little."""
+"""With fewer queries, the number of measurements is reduced first, down to one at the end: a few queries tell
+little."""
 SHARE = 0.1
 """The share of training that measurements may take."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """Training is measured at the start, after every `every` steps and at the end, on `queries` queries each time."""
+    """Training is measured before the first step, after every `every` steps and at the end, on `queries` queries
+    each."""
 
     every: int
     queries: int
 
     def count(self, steps: int) -> int:
-        """The number of measurements of a training with this many steps, including the start."""
+        """The number of measurements of a training with this many steps, including the initial one."""
         return 1 + -(-steps // self.every)
 
 

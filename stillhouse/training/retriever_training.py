@@ -189,7 +189,10 @@ def _old(
     if not config.compatibility_weight:
         return None
     if index is None:
-        raise InputError("compatibility_weight needs the index that queries must fit: give --old-index, or set it to 0")
+        raise InputError(
+            "compatibility_weight needs the index that the new queries should work with: give "
+            "--old-index, or set it to 0"
+        )
     check_index(index, corpus)
     return FixedPassages(index, corpus, list(sampler.query_ids), AT_ONCE, config.seed, device)
 
@@ -216,8 +219,8 @@ def fit_retriever(
     train = samplers["train"]
     if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives() == len(train)):
         raise InputError(
-            "a batch of one query without negatives teaches nothing: raise batch_size (with more than one train "
-            "query), or negatives_per_query (with queries that have negatives)"
+            "nothing can be learned from a batch of one query without negatives: raise batch_size (with more than "
+            "one train query), or negatives_per_query (with queries that have negatives)"
         )
     device = context.torch_device()
     with low_rank(encoder, config.lora_rank, config.frozen_weights):

@@ -43,7 +43,7 @@ def eval_share_setting(default: float | None, null: str, heldout: str = "dev que
     """The share of a training that its measurements may read (`measurements.within`); `null` says what null means."""
     return setting(
         default,
-        f"without eval_steps, measurements read at most this share of what training reads; a trained {text} counts "
+        f"without eval_steps, evaluation reads at most this share of what training reads; a trained {text} counts "
         f"{READS_OF_TRAINING} times. To fit, {MOST} measurements become {FEWEST}, then {heldout} become fewer, down "
         f"to {ENOUGH}, then measurements again, then {heldout}. null = {null}",
         minimum=0,
@@ -61,15 +61,15 @@ class TrainingConfig:
     max_steps: int | None = setting(None, "stop after this many steps; null = after the epochs", minimum=1)
     batch_size: int = setting(64, "examples per step", minimum=1)
     learning_rate: float = setting(2e-5, "peak learning rate of AdamW", minimum=0)
-    warmup_ratio: float = setting(0.1, "fraction of steps with a rising learning rate", minimum=0, maximum=1)
+    warmup_ratio: float = setting(0.1, "fraction of steps in which the learning rate rises", minimum=0, maximum=1)
     warmup_steps: int | None = setting(None, "the same as a number of steps; null = use warmup_ratio", minimum=1)
     last_step: int | None = setting(
         None,
-        "stop after this step of the full schedule, as CDMAE does at 80k of 20 epochs; null = run to the end",
+        "stop after this step of the full schedule, as CDMAE does at step 80k of its 20 epochs; null = run to the end",
         minimum=1,
     )
     weight_decay: float = setting(0.0, "weight decay of AdamW, except for biases and layer norms", minimum=0)
-    max_grad_norm: float | None = setting(1.0, "scale gradients down to this norm; null = never", minimum=0)
+    max_grad_norm: float | None = setting(1.0, "clip gradients to this norm; null = no clipping", minimum=0)
     eval_steps: int | None = setting(None, "steps between held-out losses; null = ten per training", minimum=1)
     precision: str = precision_setting()
     padding: str = setting(
@@ -114,17 +114,17 @@ class ScoredPairsConfig(InferenceConfig):
         "queries",
         choices=("cross-encoder", "best"),
     )
-    depth: int = setting(200, "score negatives from this many of the best of a query", minimum=1)
+    depth: int = setting(200, "score negatives from this many of a query's best", minimum=1)
     negatives_scored: int | None = setting(
         None,
-        "score this many, those that a training with the same seed draws first; it reads at most "
+        "score this many: those that a training with the same seed draws first, which reads at most "
         "negatives_per_query x epochs of them; null = all",
         minimum=1,
     )
     dev_negatives_scored: int | None = setting(
         None,
-        "the same for dev queries, where a training reads negatives_per_query; null = all that were mined, whatever "
-        "the depth, to compare the teacher with its student",
+        "the same for dev queries, where a training reads negatives_per_query; null = all mined negatives at any "
+        "depth, to compare the teacher with its student",
         minimum=1,
     )
     seed: int = setting(42, "seed of the order of drawn negatives", minimum=0)
@@ -144,10 +144,10 @@ class DevRankingConfig:
     """Which dev queries are ranked to choose a model, and among how many candidates."""
 
     eval_queries: int | None = setting(
-        None, "measure on at most this many dev queries, sampled from the seed; null = all", minimum=1
+        None, "evaluate on at most this many dev queries, sampled from the seed; null = all", minimum=1
     )
     eval_depth: int = setting(
-        50, "best negatives of a dev query that are ranked together with its positives", minimum=1
+        50, "how many of a dev query's best negatives are ranked together with its positives", minimum=1
     )
 
 
@@ -159,9 +159,9 @@ def best_model_setting(default: str) -> Any:
     """The setting `metric_for_best_model` of a training on groups."""
     return setting(
         default,
-        "which step to keep: loss = the one with the lowest held-out loss of drawn groups; rr10, ndcg10 = the one with "
-        "the highest RR@10 or nDCG@10 on dev queries, ranking their positives and best eval_depth negatives, or the "
-        "start if none is better",
+        "which step to keep: loss = the one with the lowest held-out loss of drawn groups; rr10, ndcg10 = the one "
+        "with the highest RR@10 or nDCG@10 on dev queries, ranking their positives and best eval_depth negatives, or "
+        "the initial model if none is better",
         choices=("loss", *RANKINGS),
     )
 
@@ -222,7 +222,7 @@ class RetrieverConfig(GroupTrainingConfig):
     mini_batch_size: int | None = mini_batch_setting()
     gradient_cache: bool = gradient_cache_setting()
     gradient_checkpointing: bool = setting(
-        False, "compute the layers' states twice instead of keeping them: a third more time, a fraction of the memory"
+        False, "compute activations twice instead of keeping them: takes a third longer and a fraction of the memory"
     )
     lora_rank: int = setting(
         0,
@@ -262,7 +262,7 @@ class GeneratorConfig(TrainingConfig):
         3, "stop after this many measurements in a row without improvement; null = never", minimum=1
     )
     max_pairs: int | None = setting(
-        2000, "learn from at most this many pairs of a question and its passage, a seeded sample; null = all", minimum=1
+        2000, "train on at most this many pairs of a question and its passage, a seeded sample; null = all", minimum=1
     )
     dev_pairs: int = setting(100, "measure the held-out loss on at most this many", minimum=1)
     lora_rank: int = setting(
@@ -286,11 +286,11 @@ class QueryTrainingConfig(TrainingConfig):
     )
     negatives_per_query: int = setting(15, "only with negatives: hard negatives drawn per query and epoch", minimum=0)
     negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
-    alpha: float = setting(0.2, "only with a teacher: weight of the loss over the index", minimum=0)
+    alpha: float = setting(0.2, "with a teacher only: weight of the loss over the index", minimum=0)
     metric_for_best_model: str = setting(
         "ndcg10",
-        "keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep the start if no step "
-        "is better",
+        "keep the step that ranks dev queries best in the whole index, by rr10 or ndcg10; keep the initial model if "
+        "no step is better",
         choices=tuple(RANKINGS),
     )
     patience: int | None = patience_setting()

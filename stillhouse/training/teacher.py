@@ -82,9 +82,9 @@ class FusedTeacher:
         if self.student not in self.reciprocal_ranks:
             verdict = "there is no student to compare it with"
         elif self.ahead:
-            verdict = "it ranks better than its student"
+            verdict = "it beats its student"
         else:
-            verdict = "IT RANKS NO BETTER THAN ITS STUDENT and has nothing to teach"
+            verdict = "IT DOES NOT BEAT ITS STUDENT, which has nothing to learn from it"
         return f"teacher {self.chosen} = {formula or 0}; RR@10 of {self.queries} dev queries: {figures}; {verdict}"
 
 
@@ -215,7 +215,9 @@ class TeacherScores:
         wanted = pd.MultiIndex.from_arrays([np.repeat(ids, np.diff(sampler.offsets)), sampler.positives])
         self._positive_scores_P = scores.reindex(wanted).to_numpy(dtype=np.float32)
         if np.isnan(self._positive_scores_P).any():
-            raise InputError("the teacher lacks scores of positives; run `stillhouse score-pairs` with these negatives")
+            raise InputError(
+                "the teacher has no scores for positives; run `stillhouse score-pairs` with these negatives"
+            )
 
     def of(self, groups: Groups) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Scores float32 [B, K] and which candidates have one, [B, K]; other scores are 0."""

@@ -35,8 +35,8 @@ BAD = {
         ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
         "choose one with --under: bm25, mined, distilled",
     ),
-    "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave --source out"),
-    "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small is for a comparison"),
+    "small with a source": (["--objectives", "mlm", "--small", "--source", "sample"], "leave out --source"),
+    "small elsewhere": (["--objectives", "mlm", "--small", "--kubeflow", "k.yaml"], "--small only works"),
     "a source beside the sweep's": (
         ["--sweep", "chang-table4", "--with", "wikipedia=w", "--with", "reqa_nq=r", "--source", "sample"],
         "sweep chang-table4 names its own corpora; leave --source out",

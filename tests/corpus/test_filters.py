@@ -102,7 +102,7 @@ def test_a_typed_condition_is_read_by_the_type_of_its_field(typed: str, where: W
         ({"name": {"like": "a"}}, "'like' compares nothing; use gte, gt, lte, lt or not"),
         ({"new": {"lt": True}}, "have no order"),
         ({"tags": {"gt": "a"}}, "lists of texts, which have no order"),
-        ("name=vpn", "are an object"),
+        ("name=vpn", "must be an object"),
         (["nmae=vpn"], "no field 'nmae'"),
         (["year=soon"], 'holds numbers, not "soon"'),
         (["name"], "is not a condition; write it as product=vpn"),

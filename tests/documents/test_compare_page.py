@@ -69,7 +69,7 @@ def compared(folder: str) -> set[str]:
 
 @pytest.mark.long
 def test_objectives_settings_and_sweeps_are_compared(terminal: Terminal, planned: Planned) -> None:
-    for heading in ("Comparing pre-trainings", "Any setting", "Sweeps", "The papers' tables"):
+    for heading in ("Comparing pre-training objectives", "Any setting", "Sweeps", "The papers' tables"):
         terminal.type_all(section("docs/compare.md", heading))
     assert planned.pop("simlm-table8") == {(variant, seed) for variant in ("15-15", "30-50") for seed in (1, 2)}
     assert planned["objectives"] == {(one, seed) for one in ("none", "mlm", "simlm", "bow") for seed in (1, 2, 3)}

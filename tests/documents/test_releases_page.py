@@ -63,5 +63,5 @@ def test_releases_are_made_listed_rolled_back_fetched_and_registered(
 
     call(tmp_path, "git", "clone", "--quiet", "releases.git", "checkout")
     os.chdir(tmp_path / "checkout")
-    terminal.type_all(section(PAGE, "What is not done twice"))
+    terminal.type_all(section(PAGE, "What is reused"))
     assert Path("artifacts/best/retriever").is_dir()

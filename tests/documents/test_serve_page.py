@@ -94,7 +94,7 @@ def test_a_search_is_limited_by_fields(terminal: Terminal, served: Served) -> No
 
 def test_what_is_asked_is_kept_voted_on_and_exported(terminal: Terminal, served: Served) -> None:
     """The page's client and two others vote. A train query needs three votes."""
-    start, feedback = section(PAGE, "Keep what is asked")
+    start, feedback = section(PAGE, "Logging queries")
     terminal.type(start)
     found: dict[str, Any] = {}
     while not found.get("query_id"):  # one of ten queries is kept

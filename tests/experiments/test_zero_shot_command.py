@@ -165,7 +165,7 @@ def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
         (["one", "--retriever", "x y=m"], "cannot be called 'x y'"),
         (["one", "--retriever", "a/m", "--retriever", "b/m"], "write NAME=MODEL"),
         (["one", "--retriever", "bm25=m"], "in use or reserved"),
-        (["one", "--no-bm25"], "nothing to measure"),
+        (["one", "--no-bm25"], "nothing to evaluate"),
         (["one", "--baseline", "bm26"], "choose one of bm25"),
         (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
         (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is not one of one"),

@@ -31,7 +31,7 @@ WRONG = {
     "nothing is sent": (
         "Path(folder, rank + '.arrived').touch(); time.sleep(600)",
         3,
-        "all 2 processes started, but had no sum after 3 s",
+        "all 2 processes started, but did not finish the sum within 3 s",
     ),
 }
 

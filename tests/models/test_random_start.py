@@ -73,12 +73,12 @@ def test_weights_are_not_fetched_from_the_hub(
 
 
 def test_invalid_settings_are_refused(tiny_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="model: none has no configuration for weights: random"):
+    with pytest.raises(InputError, match="weights: random needs a model"):
         build(Config, {"model": "none", "weights": "random"}, "fetch_model")
     with pytest.raises(InputError, match="has 2 layers, so 3 cannot be kept"):
         fetched(tiny_model, tmp_path / "layers", 7, layers=3)
     BiEncoder.load(tiny_model, query_length=16, passage_length=48, towers="separate").save(tmp_path / "towers")
-    with pytest.raises(InputError, match="has two towers, but a random start is one plain Transformer"):
+    with pytest.raises(InputError, match="has two towers, but random initialisation needs a single"):
         fetched(tmp_path / "towers", tmp_path / "two", 7)
     model = Path(shutil.copytree(tiny_model, tmp_path / "source"))
     config = json.loads((model / "config.json").read_text()) | {"num_attention_heads": 5}

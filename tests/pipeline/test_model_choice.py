@@ -113,7 +113,7 @@ def test_a_model_that_takes_too_long_is_left_out(
     hugging_face_folder("llama", tmp_path / "larger")
     assert main(["new", "work", "--source", "corpus", "--model", "larger,good"]) == 0
     said = capsys.readouterr().out
-    assert "larger was not tried: it would take" in said and "the best is good" in said
+    assert "skipped larger: it would take" in said and "the best is good" in said
     [(questions, passages)] = re.findall(r"(\d+) dev questions among (\d+) passages", said)
     assert int(questions) == 54 and 54 < int(passages) <= 64
 

@@ -95,7 +95,7 @@ def test_thirty_or_half_of_few_training_questions_choose_among_models(
 def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=300)))
     assert recipe["ingest"]["splits"] == {"dev": "test"} and "dev_fraction" not in recipe["ingest"]
-    assert "there are no test questions: the dev questions serve as such" in capsys.readouterr().out
+    assert "there are no test questions: the dev questions become test questions" in capsys.readouterr().out
 
 
 def stops(source: Path) -> bool:
@@ -125,7 +125,7 @@ def test_new_warns_of_a_source_at_which_the_run_stops(
     said = capsys.readouterr()
     assert (warned in said.err) if warned else not said.err
     assert ("the whole run takes" in said.out) == (not warned)
-    assert ("the run would stop: first change" in said.out) == ("Then:" in said.out) == bool(warned)
+    assert ("the run would stop: first fix" in said.out) == ("Then:" in said.out) == bool(warned)
     assert stops(source) == bool(warned)
 
 

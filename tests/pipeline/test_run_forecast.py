@@ -137,7 +137,7 @@ def test_ample_hours_change_no_training_on_made_questions_or_of_a_paper(name: st
 
 
 def test_too_few_hours_are_refused() -> None:
-    with pytest.raises(InputError, match="however little it trains; give --hours") as refused:
+    with pytest.raises(InputError, match="even with minimal training; give --hours") as refused:
         fit_into(0.02, LABELLED, LARGE)
     [hours] = re.findall(r"--hours ([0-9.]+)", str(refused.value))
     assert fit_into(float(hours), LABELLED, LARGE), "what it says is enough"

@@ -88,7 +88,7 @@ def test_an_estimate_is_the_time_of_the_same_work(tmp_path: Path) -> None:
 
 def test_unknown_times_are_named(tmp_path: Path) -> None:
     own, use = settings(), known_uses({})["bm25"]
-    assert estimate([use], own, tmp_path).total().startswith("no estimate yet, because nothing like it has run here")
+    assert estimate([use], own, tmp_path).total().startswith("no estimate yet, because nothing similar has run here")
     note_seconds(use, own["bm25"], tmp_path, 600)
     found = estimate([use, known_uses({})["ingest"]], own, tmp_path)
     assert found.total(" left") == "more than 10 min left (1 of 2 steps run here for the first time)"
@@ -99,7 +99,7 @@ def test_run_says_each_step_and_its_total(tmp_path: Path, capsys: pytest.Capture
     Path("params.yaml").write_text("")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("[")]
-    why = "no estimate yet, because nothing like it has run here and there is no corpus yet"
+    why = "no estimate yet, because nothing similar has run here and there is no corpus yet"
     assert said[0] == f"{NUMBER} of {NUMBER} steps to do: {why}"
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name}), " for number, use in enumerate(USES, start=1)]
     assert [line[: len(start)] for line, start in zip(said[1:-1], steps, strict=True)] == steps

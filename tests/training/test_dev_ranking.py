@@ -201,7 +201,7 @@ def test_a_training_that_never_improves_keeps_its_start() -> None:
     points = [(0, 0.8, 0.7), (5, 0.7, 0.1), (10, 0.8, 0.9), (15, 0.8, 0.7)]
     rows = [CurveRow(step, 0.5, loss, {"dev_RR@10": ranking}) for step, ranking, loss in points]
     assert best_row(rows, "dev_RR@10") is rows[0]
-    assert describe(rows, "dev_RR@10").endswith("(step 0); it found nothing better than its start, which is kept")
+    assert describe(rows, "dev_RR@10").endswith("(step 0); no step was better than the initial model, which is kept")
     better = CurveRow(20, 0.5, 0.6, {"dev_RR@10": 0.8})
     assert best_row([*rows, better], "dev_RR@10") is better
 

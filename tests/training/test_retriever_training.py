@@ -361,7 +361,7 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
         ({"matryoshka_dims": [8, 8]}, "must ascend without repeats"),
         ({"matryoshka_dims": []}, "an empty list"),
         ({"gradient_cache": True}, "saves no memory without mini_batch_size"),
-        ({"batch_size": 1, "negatives_per_query": 0}, "a batch of one query without negatives teaches nothing"),
+        ({"batch_size": 1, "negatives_per_query": 0}, "nothing can be learned from a batch of one query"),
     ],
 )
 def test_invalid_settings_are_refused(folder: Path, tmp_path: Path, settings: dict[str, Any], message: str) -> None:

@@ -29,9 +29,9 @@ from stillhouse.core.terminal import message_lines, print_lines
 SILENCE = 9.0
 """Seconds of silence before a line: less than ten, because a busy machine may write it late."""
 AT_WORK = "at work"
-"""What is said of work that has no name."""
+"""What the log says about unnamed work."""
 ELSEWHERE = "at work in other processes"
-"""Work of processes that write their own lines to the same log, so nothing is said of it."""
+"""Work of processes that write their own lines to the same log, so this process logs nothing about it."""
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ SECONDS_BETWEEN_UPDATES = 0.5
 
 
 def make_bar(work: str, monitor: Monitor, total: int | None, done: int, unit: str, quiet: bool) -> LogBar | TerminalBar:
-    """A bar for `work` of `total` units, of which an earlier run did `done`; with `quiet` it shows nothing.
+    """A bar for `work` of `total` units, `done` of which an earlier run completed; with `quiet` it shows nothing.
 
     It is a context manager with tqdm's `update(n)` for `n` more units and `set_postfix` for figures after the count.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SHORT, SHORT_SHARE = 5.0, 0.02
-"""A stage that takes fewer seconds and a smaller share of the whole is not worth a name."""
+"""A stage that takes fewer seconds and a smaller share of the total is not listed by name."""
 WIDTH = 98
 """The characters of a line of `by_stage`."""
 

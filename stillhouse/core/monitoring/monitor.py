@@ -38,7 +38,7 @@ class Monitor:
     def curve(self, rows: Sequence[CurveRow], steps: int) -> None:
         """The curve so far of a training of `steps` steps: at its beginning, then after each measurement.
 
-        The first row is the start. Only this method may raise, to end the training; its last checkpoint stays.
+        The first row is the initial model. Only this method may raise, to end the training; its last checkpoint stays.
         """
 
 

@@ -47,7 +47,7 @@ class RayEngine:
 def _call(function: Callable[[Any], Any], item: Any, folder: str) -> Any:
     if Path(folder).is_dir():
         os.chdir(folder)  # paths may be relative, also in messages
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one processor per process
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one CPU per process
     return function(item)
 
 
@@ -64,7 +64,7 @@ def _result(reference: Any) -> Any:
     except OutOfMemoryError:
         raise CrashElsewhere(
             f"Ray killed a process {RETRIES + 1} times because its machine was out of memory; give the workers more "
-            "memory, or fewer processors"
+            "memory, or use fewer CPUs"
         ) from None
     except (NodeDiedError, WorkerCrashedError):
         raise CrashElsewhere(

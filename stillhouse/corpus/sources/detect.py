@@ -108,7 +108,7 @@ def _open(source: str, format: str, options: Options) -> Source:
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:
-    """Refuses a folder without queries of its own, but with training files, which would not be read."""
+    """Refuses a folder that has training files but no queries, because the training files would not be read."""
     if location.is_dir() and not any(name.startswith("queries") for name in opened.files):
         for path in training_files(location):
             raise InputError(

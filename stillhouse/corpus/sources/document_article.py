@@ -1,7 +1,7 @@
 """A PDF, Word, PowerPoint, OpenDocument or EPUB file as an article, read by another process within bounds.
 
-Such files come from anywhere. One that is made to exhaust memory or to hang ends the process that reads it, and is
-rejected; the next file has a new process.
+Such files may come from anywhere. If one exhausts memory or hangs, the process that reads it is ended and the file is
+rejected; the next file gets a new process.
 """
 
 from __future__ import annotations

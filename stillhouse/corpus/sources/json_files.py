@@ -31,8 +31,8 @@ def read_document(path: Path) -> Any:
     except (*DAMAGED, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON, or damaged ({error}); fetch the file again") from None
     raise InputError(
-        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, which would all be in memory; "
-        "divide it into several files, or give the corpus as JSON lines or Parquet"
+        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, which would not fit into memory; "
+        "split it into several files, or give the corpus as JSON lines or Parquet"
     )
 
 

@@ -1,4 +1,4 @@
-"""The fields that are kept of a source's passages: those that the setting `fields` names."""
+"""The fields of a source's passages that are kept: those named by the setting `fields`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Value = bool | int | float | str | list[str]
 class Passage(NamedTuple):
     """`position` counts from 0 within the article; `where` is `file:line` inside the source.
 
-    `fields` are what else is known of the passage, such as its page, a product or a date: `{"page": 3}`.
+    `fields` are other facts about the passage, such as its page, a product or a date: `{"page": 3}`.
     """
 
     id: str
@@ -108,7 +108,7 @@ class Begins(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A valid row that is not wanted. It is only counted, by its reason."""
+    """A valid row that is not needed. It is only counted, by its reason."""
 
     kind: str
     reason: str

@@ -14,7 +14,7 @@ from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, shown
 from stillhouse.corpus.sources.rows import Rejected
 
 BESIDE_PAGES = ("_sources", "robots.txt")
-"""What lies beside the pages of a web site and is no article: rules for robots, and Sphinx's copies of its sources."""
+"""Files of a web site that are not articles: rules for robots, and Sphinx's copies of its sources."""
 LEADS_OUT = "a link that leads out of the source; copy there what it leads to"
 LEADS_NOWHERE = "a link that leads nowhere"
 LOOPS = "a link to a folder that it lies in"

@@ -215,7 +215,7 @@ def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
     names = {use.name for use in graph}
     runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
     if not runs:
-        raise InputError("a comparison needs BM25 or the base model as a reference, but the recipe's graph has neither")
+        raise InputError("a comparison needs BM25 or the base model as a reference; the recipe's graph has neither")
     uses = needed(graph, [source.split("/")[0] for source in runs.values()])
     uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs, stage="evaluation"))
     return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
@@ -224,5 +224,5 @@ def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
 def check_name(name: str) -> str:
     """A sweep's name, checked. Raises `InputError` if it is not valid as a folder's name."""
     if not NAME.fullmatch(name):
-        raise InputError(f"a comparison cannot be called {name!r}; use letters, digits and . _ + -")
+        raise InputError(f"a comparison cannot be named {name!r}; use letters, digits and . _ + -")
     return name

@@ -133,7 +133,9 @@ def refuse_foreign_use(folder: Path, place: Path) -> None:
     if place.is_symlink():
         target = Path(os.path.normpath(place.parent / place.readlink()))
         if target.name != place.name or Path(os.path.normpath(folder)) not in target.parents:
-            raise InputError(f"{place} is a link that no comparison made; move it away, or choose another --folder")
+            raise InputError(
+                f"{place} is a link that was not made by a comparison; move it away, or choose another --folder"
+            )
         return
     refuse_file_above(place / "output")
     for output in sorted(place.iterdir()) if place.is_dir() else ():

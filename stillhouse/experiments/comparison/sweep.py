@@ -25,7 +25,7 @@ from stillhouse.core.yaml_file import read_yaml, shown
 NONE = "none"
 """The objective and the variant without pre-training."""
 UNTRAINED = ("bm25", "zero_shot")
-"""Systems without training that a variant can be, besides the retrievers of a recipe."""
+"""Systems without training that a variant can use, besides the retrievers of a recipe."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 RESERVED = ("shared", "reference")
 SETTING = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
@@ -246,7 +246,7 @@ def _with_places(items: list[Any]) -> list[Any]:
 
 
 def refuse_overrides(overrides: Mapping[str, Any]) -> None:
-    """Refuse what is no setting, is no value for one, or is a seed."""
+    """Refuse unknown settings, invalid values, and seeds."""
     for key, value in overrides.items():
         if not SETTING.fullmatch(key):
             raise InputError(f"{shown(key)} is not a setting; write STAGE.SETTING, for example {OBJECTIVE}")

@@ -41,7 +41,7 @@ JOURNAL = "journal.log"
 SETTINGS, RANKS, ABOUT = "settings", "reciprocal_ranks", "about"
 """The attributes of a trial: its settings and RR@10 of each dev question. That of the study: what it searches."""
 OF_SETTINGS = ("bad_input", "not_finite", "out_of_memory")
-"""Why a trial may fail that other settings would not."""
+"""Failures of a trial that other settings may avoid."""
 PARTS, WARM_UP = 10, 3
 """Trials are compared after each tenth of their last training, and not in the first three."""
 DEPTH = 100
@@ -61,7 +61,7 @@ class Search:
         journal = folder / JOURNAL
         own = journal.is_file() and journal.read_bytes().startswith(b'{"op_code"')
         if folder.is_dir() and any(folder.iterdir()) and not own:
-            raise InputError(f"{folder} holds files that no search made; choose another --folder")
+            raise InputError(f"{folder} holds files that are not from a search; choose another --folder")
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / ".gitignore").exists():
             write_whole(folder / ".gitignore", "*\n")
@@ -70,7 +70,7 @@ class Search:
         made = read_manifest(self.shared / self.uses[-1].name / "index", verify=False).digest
         about = digest_json([made, repr(space)])
         if self.study.user_attrs.get(ABOUT, about) != about:
-            raise InputError(f"{folder} has a search over another space, recipe or corpus; choose another --folder")
+            raise InputError(f"{folder} has a search with another space, recipe or corpus; choose another --folder")
         self.study.set_user_attr(ABOUT, about)
 
     def run(self, trials: int, seconds: float | None = None, log: Callable[[str], None] = lambda line: None) -> None:
@@ -173,7 +173,7 @@ def trial_uses(recipe: Recipe, where: str, space: Space) -> list[Use]:
         raise InputError(f"{space.retriever} does not depend on {', '.join(unused)}; leave their settings out")
     varying = below({use.name for use in uses if use.section in sections}, uses)
     if outside := [use.name for use in uses if use.name in varying and location_fields(use.step)]:
-        raise InputError(f"{', '.join(outside)} reads a source, so its settings cannot be searched; leave them out")
+        raise InputError(f"{', '.join(outside)} reads a source, so its settings cannot be tuned; leave them out")
     return uses
 
 

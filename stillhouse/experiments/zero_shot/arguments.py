@@ -35,7 +35,7 @@ class Settings:
     depth: int = setting(100, "passages per query in a run", minimum=1)
     max_queries: int = setting(0, "use at most this many queries per corpus, a seeded sample; 0 = all", minimum=0)
     max_rejected: float = setting(
-        0.01, "leave out a corpus if a larger share of its passages or qrels is rejected", minimum=0, maximum=1
+        0.01, "leave out a corpus if more than this share of its passages or qrels is rejected", minimum=0, maximum=1
     )
     query_length: int = setting(64, "tokens per query, for models that are not yet retrievers", minimum=3)
     passage_length: int = setting(256, "tokens per passage, for models that are not yet retrievers", minimum=3)
@@ -47,7 +47,7 @@ class Settings:
 
 def zero_shot_parser() -> Parser:
     parser = Parser(
-        "zero-shot", "Evaluates retrievers and BM25 on many corpora: averages, and on how many each is best.", EXAMPLES
+        "zero-shot", "Evaluates retrievers and BM25 on many corpora: averages, and how often each is best.", EXAMPLES
     )
     parser.add_argument(
         "corpora",
@@ -66,8 +66,8 @@ def zero_shot_parser() -> Parser:
     flag(
         what,
         "--hybrid NAME=FOLDER",
-        "also measure the retriever NAME with BM25, as the system NAME_hybrid, by the weights in this folder of "
-        "`hybrid` or `select-best`; can be repeated",
+        "also evaluate the retriever NAME with BM25, as the system NAME_hybrid, with the weights in this output "
+        "folder of `hybrid` or `select-best`; can be repeated",
         many=True,
     )
     flag(what, "--no-bm25", "leave BM25 out")
@@ -76,7 +76,7 @@ def zero_shot_parser() -> Parser:
     flag(
         what,
         "--together NAME=CORPUS,...",
-        "corpora that count as one in averages, like CQADupStack's forums; can be repeated",
+        "corpora to count as one in averages, like CQADupStack's forums; can be repeated",
         many=True,
     )
     add_setting_flags(what, Settings, ("max_queries", "max_rejected"))

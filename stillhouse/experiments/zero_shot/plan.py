@@ -90,7 +90,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     called = [*(name for name, _ in retrievers), *(f"{name}{HYBRID}" for name in hybrids)]
     _named(dict(enumerate(called)), "retriever", [BM25, "ingest"])
     if arguments.no_bm25 and not retrievers:
-        raise InputError("there is nothing to measure; give --retriever, or leave out --no-bm25")
+        raise InputError("there is nothing to evaluate; give --retriever, or leave out --no-bm25")
     models: list[Use] = []
     uses: dict[str, list[Use]] = {}
     values: dict[str, dict[str, Any]] = {}
@@ -236,7 +236,7 @@ def _hybrids(texts: Sequence[str], retrievers: Sequence[str]) -> dict[str, Path]
     for text in texts:
         name, _, folder = text.partition("=")
         if name not in retrievers or name in found:
-            why = "it has weights already" if name in found else f"write NAME=FOLDER with a NAME of {retrievers}"
+            why = "it already has weights" if name in found else f"write NAME=FOLDER with a NAME of {retrievers}"
             raise InputError(f"--hybrid {text}: {why}")
         found[name] = Path(folder).expanduser()
         read_fusion(found[name])

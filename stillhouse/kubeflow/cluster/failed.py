@@ -9,7 +9,7 @@ from stillhouse.kubeflow.cluster.remedies import explain
 from stillhouse.kubeflow.cluster.waiting import Reason, of_message
 
 MAIN = "main"
-"""The container of the step itself; Argo runs its own next to it."""
+"""The step's own container; Argo runs others next to it."""
 NEVER_STARTED = ("StartError", "ContainerCannotRun")
 OUT_OF_MEMORY = "OOMKilled"
 RESUMES = "a run with the same parameters continues from its last checkpoint"

@@ -47,13 +47,13 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"untolerated taint \{((?!node-role\.kubernetes\.io/|node\.kubernetes\.io/)[^}]+)\}",
-        "nodes have the taint {0}, which keeps it out",
+        "nodes have the taint {0}, which the pod does not tolerate",
         "add it to `tolerations` of the placement if it should run on those nodes",
     ),
     (
         r"untolerated taint \{(node\.kubernetes\.io/[^}]+)\}|node\(s\) were unschedulable",
         "nodes are not ready, full, or cordoned",
-        "`kubectl describe nodes` says which; `kubectl uncordon` admits pods again",
+        "`kubectl describe nodes` shows which; `kubectl uncordon` lets a node accept pods again",
     ),
     # The kubelet.
     (r'secret "([^"]+)" not found', "secret {0} does not exist", CREATE_SECRET),
@@ -70,8 +70,8 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     # Refusals to create a pod at all.
     (
         r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)",
-        "quota {0} has no room: {1} requested, {2} used of {3}",
-        f"{WAITS}; if one pod asks for more than the limit, raise the ResourceQuota or lower the placement",
+        "quota {0} is exhausted: {1} requested, {2} of {3} used",
+        f"{WAITS}; if a single pod requests more than the limit, raise the ResourceQuota or lower its placement",
     ),
     (
         r'serviceaccount "?([^"\s]+)"? (?:was )?not found|error looking up service account [^/]*/([^:\s]+)',
@@ -82,8 +82,8 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     (r"LocalQueue (\S+) (?:doesn't|does not) exist", "Kueue has no LocalQueue {0} in this namespace", CREATE_QUEUE),
     (
         r"insufficient quota for (\S+) in flavor .*?> maximum capacity \(([^)]+)\)",
-        "it asks for more {0} than its queue can ever give ({1})",
-        "raise `nominalQuota` of the ClusterQueue, or lower what the placement asks for",
+        "it requests more {0} than its queue can ever provide ({1})",
+        "raise `nominalQuota` of the ClusterQueue, or lower the placement's request",
     ),
     (
         r"insufficient unused quota for (\S+) in flavor|borrowing limit for (\S+) in flavor",
@@ -112,13 +112,17 @@ IMAGE_ROWS: tuple[tuple[str, str, str], ...] = (
     (
         r"is not present with pull policy of Never|ErrImageNeverPull",
         "the node has no such image",
-        "load it onto every node, or name one in a registry by its digest (`image`)",
+        "load it onto every node, or give one in a registry by its digest (`image`)",
     ),
-    (r"(?i)invalid reference format|couldn't parse image", "that is not an image name", "write REGISTRY/NAME@sha256:…"),
+    (
+        r"(?i)invalid reference format|couldn't parse image",
+        "this is not a valid image name",
+        "write REGISTRY/NAME@sha256:…",
+    ),
     (
         r"^ImagePullBackOff: Back-off pulling image \S+$",
         "it could not be pulled",
-        "make sure that the registry has it with this digest and lets the nodes pull it",
+        "make sure that the registry has an image with this digest and lets the nodes pull it",
     ),
 )
 """The same for images: registries also say `not found` and `connection refused`."""

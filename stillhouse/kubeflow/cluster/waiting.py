@@ -73,7 +73,7 @@ def reasons(pod: Plain, events: Sequence[Plain] = (), workloads: Sequence[Plain]
     found = []
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            found.append(of_message(_without_preemption(condition.get("message") or "it finds no node")))
+            found.append(of_message(_without_preemption(condition.get("message") or "no node is available for it")))
     for state in _waiting(pod):
         reason, words = state.get("reason", ""), state.get("message", "")
         if reason in IMAGE_TROUBLE:
@@ -119,7 +119,7 @@ def _of_queue(pod: Plain, workloads: Sequence[Plain]) -> Reason:
         for condition in workload.get("status", {}).get("conditions", []):
             if condition["type"] == "QuotaReserved" and condition["status"] == "False":
                 return of_message(condition.get("message", ""), what)
-    return Reason(what, "`kubectl get localqueue,workload` shows what it waits for", "")
+    return Reason(what, "`kubectl get localqueue,workload` shows what it is waiting for", "")
 
 
 def _waiting(pod: Plain) -> Iterator[Mapping[str, str]]:

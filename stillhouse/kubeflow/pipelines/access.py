@@ -22,7 +22,7 @@ REMEDIES = {
     403: "send the token of an account that may create runs and pipelines there, such as stillhouse-editor of the "
     "manifests, or set --namespace to one where yours may",
 }
-"""What to do about a status; docs/kubeflow.md names the account."""
+"""The remedy for each status; docs/kubeflow.md names the account."""
 NO_IDENTITY = "no user identity header"
 DENIED = re.compile(r"User '([^']+)' is not authorized .*?Namespace:([^,]+),Verb:([^,]+),.*?Resource:([^,]+),")
 """A missing permission. The server's status does not always say so: a refused upload is a bad request, 400."""
@@ -63,5 +63,5 @@ def reason(error: Any) -> str:
         content = json.loads(error.body)
         text = str(content.get("message") or content.get("error_message") or content["error"])
     except (ValueError, TypeError, KeyError, AttributeError):
-        text = str(error.body or error.reason or "it gives no reason")
+        text = str(error.body or error.reason or "without a reason")
     return redact(" ".join(text.split()))

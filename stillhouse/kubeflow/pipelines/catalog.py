@@ -56,7 +56,7 @@ RESULTS: Mapping[str, Result] = {
 RECIPES: Mapping[str, str] = {train.NAME: "labelled", compare.NAME: "simlm", refresh.NAME: "labelled"}
 """The default recipes of pipelines; comparisons compare pre-training methods."""
 CONFIGS: Mapping[str, type] = {zero_shot.NAME: ZeroShotConfig, refresh.NAME: Parameters}
-"""The pipelines with settings of their own; the parameters of the others fill settings of steps."""
+"""The pipelines with their own settings; the parameters of the others set settings of steps."""
 SEARCHED = ("ingest/corpus", *(CHOSEN[name] for name in ("retriever", "index", "hybrid")))
 """What `stillhouse search` and `serve` read in a workspace: the corpus and the winner of a run."""
 
@@ -69,7 +69,7 @@ class Request:
     recipe: str = ""
     """A shipped recipe or a file; "" = the pipeline's default in `RECIPES`."""
     sweep: str = "all-objectives"
-    """How many parts `train` and `refresh` encode a corpus in; 0 = the number in the placements."""
+    """The number of parts in which `train` and `refresh` encode a corpus; 0 = the number in the placements."""
     settings: tuple[str, ...] = ()
     """Settings that replace the recipe's, each as `STAGE.SETTING=VALUE`."""
 

@@ -55,7 +55,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
         there = variants_component(stages)(recipe=check.outputs[RECIPE], **folders)
         pods.place_variants(there, varied_uses(plan), LABEL, LABEL)
 
-    description = f"Pre-trainings side by side: {plan.sweep.title or plan.sweep.name}."
+    description = f"Compares pre-training objectives: {plan.sweep.title or plan.sweep.name}."
     return make_pipeline(NAME, description, inputs, table, body)
 
 

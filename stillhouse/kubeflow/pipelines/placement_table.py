@@ -64,8 +64,8 @@ class PlacementTable:
     def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
         """The placement of a task's pod: its own row, or else the combined requests of its steps.
 
-        A step that nodes do (`elsewhere`) asks for a small pod that starts them. Raises `InputError` for steps that
-        cannot share a pod.
+        A step that runs on nodes (`elsewhere`) requests a small pod that starts them. Raises `InputError` for steps
+        that cannot share a pod.
         """
         if name in self.tasks:
             return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)

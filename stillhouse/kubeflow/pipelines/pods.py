@@ -19,7 +19,7 @@ Plain = dict[str, Any]
 LINES = 200
 """How many lines to read from the end of a pod's log."""
 DECIDING = ("plan-refresh", "release-refresh")
-"""The tasks of which one says how a refresh ended."""
+"""The tasks, one of which reports how a refresh ended."""
 
 
 class PodWatch:
@@ -35,9 +35,9 @@ class PodWatch:
         self._label = f"{RUN_LABEL}={run_id}"
         self._reported: set[str] = set()
         self._gone: set[str] = set()
-        """What may not be read and is not asked for again."""
+        """Objects that may not be read and are not requested again."""
         self._ended: set[str] = set()
-        """The pods that failed or decided and were already examined."""
+        """The pods that failed or made the decision, and were already examined."""
         self._next = 0.0
         self._answered = False
         self.outcome = ""
@@ -112,7 +112,7 @@ class PodWatch:
                 self._report(what, f"  cannot read the {what} of namespace {self.api.namespace}: {error}")
             elif not self._answered:  # after a first answer it is a temporary failure, and the next look may work
                 self._gone.add("all")
-                self._report("all", f"  cannot find out why pods wait: {error}")
+                self._report("all", f"  cannot determine why pods are waiting: {error}")
         return []
 
     def _report(self, key: str, line: str) -> None:
@@ -130,7 +130,7 @@ def task_of(pod: Plain) -> str:
 def watch_pods(run_id: str, namespace: str, context: str, log: Log) -> PodWatch | None:
     """A watch over a run's pods; None, after a line in the log, if there is no Kubernetes connection."""
     try:
-        return PodWatch(Api(connect("finding out why pods wait needs", context), namespace), run_id, log)
+        return PodWatch(Api(connect("determining why pods are waiting needs", context), namespace), run_id, log)
     except InputError as error:
         log(f"  {error}")
         return None

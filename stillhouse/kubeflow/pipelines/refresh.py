@@ -27,7 +27,7 @@ from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_r
 from stillhouse.releases.refresh.plan import Level
 
 NAME = "refresh"
-DESCRIPTION = "Brings the released retriever up to date with its corpus, with as little work as the change needs."
+DESCRIPTION = "Updates the released retriever to its corpus, with as little work as the change requires."
 MODULE = "stillhouse.kubeflow.pods.refresh"
 DECIDED = (f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]")
 

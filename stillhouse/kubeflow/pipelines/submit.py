@@ -168,7 +168,7 @@ def watch(
 ) -> bool:
     """Logs every change of the run's tasks and why `pods` wait until the run ends; returns whether it succeeded.
 
-    If the API server does not answer for a while, it is asked again, as the run continues without it. The end of a
+    If the API server does not answer for a while, it is polled again, because the run continues meanwhile. The end of a
     terminated run is awaited for at most ten minutes. Raises `InputError` if the server stays silent for long.
     """
     seen: dict[str, str] = {}
@@ -184,7 +184,7 @@ def watch(
                 what = f"no answer ({_reason(error)})"
                 log(f"{what}; the run continues, asking again{remedy_of(getattr(error, 'status', None))}")
             if silent >= 60:
-                raise InputError(f"Kubeflow Pipelines no longer answers; check run {run_id} later") from None
+                raise InputError(f"Kubeflow Pipelines no longer responds; check run {run_id} later") from None
             time.sleep(every_seconds)
             continue
         _tell(run, seen, log)

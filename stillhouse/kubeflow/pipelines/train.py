@@ -22,7 +22,7 @@ from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.uses import stages_of
 
 NAME = "train"
-DESCRIPTION = "From a corpus to a distilled dense retriever, its index and its evaluation."
+DESCRIPTION = "Turns a corpus into a distilled dense retriever, its index and its evaluation."
 
 
 def build_pipeline(recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None) -> BaseComponent:

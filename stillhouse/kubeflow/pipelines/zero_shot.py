@@ -16,7 +16,7 @@ from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.kubeflow.pipelines.tasks import Pods
 from stillhouse.kubeflow.pods.zero_shot import NAME, Config
 
-DESCRIPTION = "Retrievers and BM25 on many corpora that they were not trained on."
+DESCRIPTION = "Evaluates retrievers and BM25 on many corpora that they were not trained on."
 MODULE = "stillhouse.kubeflow.pods.zero_shot"
 OUTPUTS = ("zero_shot: Output[Dataset]", "metrics: Output[Metrics]", "html: Output[HTML]")
 

@@ -41,10 +41,10 @@ ENDS = {
 """How a run ended by its state. Others leave it open: `RUNNING` stays if the run was terminated, and if a pod was
 killed before it could report."""
 
-FIRST_FAILED = "The first failed task in the graph says why, in the last lines of its log."
+FIRST_FAILED = "The last lines of the log of the first failed task in the graph say why."
 LEFT_OPEN = (
     "Kubeflow left the state of the run's tasks at {state}, which does not say whether all succeeded or one failed. "
-    "This happens when a pod was killed before it could report. The graph shows it: it marks a failed task."
+    "This happens when a pod was killed before it could report. The graph shows which: it marks failed tasks."
 )
 RESUMED = "Training continues from the last checkpoint when the run is started again with the same parameters."
 
@@ -122,7 +122,7 @@ def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
         group = {"pipeline": label(settings.pipeline)}
         return push(settings.gateway, RUNS, values, group, log, {"run": label(settings.run)})
     except (InputError, ImportError) as error:
-        log(f"how the run ended was not pushed: {error}")
+        log(f"the outcome of the run was not pushed: {error}")
         return False
 
 

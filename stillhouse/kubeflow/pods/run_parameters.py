@@ -19,21 +19,21 @@ from stillhouse.pipeline.recipe_settings import read_settings, with_sections
 from stillhouse.pipeline.recipes import Recipe, configs
 
 FORM: Mapping[str, tuple[str, str]] = {
-    "source": ("ingest", "the corpus: a folder or file on the work volume (/volume/…), or sample"),
+    "source": ("ingest", "the corpus: a folder or file on the work volume (/volume/…), or sample for the built-in one"),
     "queries": (
         "ingest",
         "training queries: source = labelled, pairs = made from the corpus, auto = made if there are none",
     ),
-    "test_queries": ("ingest", "a folder with test queries in BEIR layout; empty: from the corpus"),
+    "test_queries": ("ingest", "a folder with test queries in BEIR layout; empty = those of the corpus"),
     "model": (
         "fetch_model",
-        "the model to start from: a name on the hub, a folder on the work volume, or package:NAME",
+        "the base model: a hub name, a folder on the work volume, or package:NAME",
     ),
 }
 """The settings with a field of their own: the section of each, and its help in the form."""
 SETTINGS = "settings"
 SETTINGS_HELP = (
-    "any other settings, as JSON with the sections of params.yaml; they override all other fields: "
+    "other settings, as JSON with the sections of params.yaml; they override all other fields: "
     '{"retriever_1": {"epochs": 8}}'
 )
 """The field of a whole run for settings without their own field."""

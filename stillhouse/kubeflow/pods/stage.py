@@ -46,7 +46,7 @@ from stillhouse.pipeline.uses import Stage, Use, stages_of
 FOLDER, METRICS, PAGE = "folder", "metrics", "page"
 """The outputs of every task: the folders of its steps, its figures, and the page that Kubeflow shows."""
 RECIPE, PLAN = "recipe", "plan"
-"""What every task gets besides the stages that it reads: the run's recipe, and the digest of what it computes."""
+"""The inputs of every task besides the stages that it reads: the run's recipe, and the digest of what it computes."""
 NODES = "nodes"
 """The argument of a run's first task with the nodes that the others start, as JSON."""
 
@@ -64,7 +64,7 @@ OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "sum
 """The arguments with a folder that is not an earlier stage's."""
 FRAME = "iframe{width:100%;height:90vh;border:1px solid #ccc}"
 FIGURES = 6
-"""How many figures of a step its task's page shows."""
+"""The number of a step's figures on its task's page."""
 
 
 def run_stage(name: str, values: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.step_command import flag_of
 
 NAME = "zero-shot"
-"""The name of the pipeline, and that under which the pod's nodes are requested, if it has some."""
+"""The name of the pipeline, also used to request the pod's nodes, if it has any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
                 for name, failure in failures.items():
                     show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
                 if page is None:
-                    raise InputError("no corpus could be measured; the lines above say why")
+                    raise InputError("no corpus could be evaluated; the lines above say why")
                 write_whole(Path(values["html"].path), page.read_text(encoding="utf-8"))
                 averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
             figures = {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}

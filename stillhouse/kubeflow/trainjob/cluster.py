@@ -22,7 +22,7 @@ POD_LABEL = "jobset.sigs.k8s.io/jobset-name"
 LONGEST_PAUSE = 60.0
 ASK_AGAIN = (408, 410, 425, 429)
 BRIEF_TIMEOUT, BRIEF_TRIES = (2, 4), 3
-"""Seconds for a pod that has to end, and its total number of failed calls: 20 of its 30 seconds."""
+"""How long a pod that must end keeps trying, over all failed calls: 20 of its 30 seconds."""
 
 Plain = dict[str, Any]
 
@@ -127,6 +127,6 @@ class Cluster(Api):
                 if not self._tries_left:
                     raise NoAnswer(str(why))
             if pause == 0.5:
-                self.log(f"{why}; the nodes continue, asking again")
+                self.log(f"{why}; the nodes continue; trying again")
             self.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

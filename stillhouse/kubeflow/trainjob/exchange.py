@@ -76,8 +76,8 @@ class Exchange:
         """
         if not self.done():
             raise InputError(
-                f"the nodes succeeded but left no outputs in {self.folder}: they have another volume at this path. "
-                "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
+                f"the nodes succeeded but left no outputs in {self.folder}: another volume is mounted there. Give "
+                "the placement a claim that every node can mount (ReadWriteMany), and start another run"
             )
         facts = read_manifest(next(iter(self.outputs.values())), verify=False).facts
         report = read_report(self.report, facts)

@@ -54,7 +54,7 @@ def find_or_start(cluster: Cluster, job: Plain, exchange: Exchange | Parts, log:
 
 
 def sizes(job: Plain) -> str:
-    """How many nodes a job asks for, and how large they are."""
+    """How many nodes a job requests, and their size."""
     trainer = job["spec"]["trainer"]
     limits = ", ".join(f"{name} {amount}" for name, amount in trainer["resourcesPerNode"]["limits"].items())
     return f"{trainer['numNodes']} nodes of {trainer['numProcPerNode']} processes each, with {limits}"

@@ -47,7 +47,7 @@ def execute_on_nodes(
     if not step.parallel and settings.nodes * settings.processes_per_node > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
     inputs = {name: Path(path) for name, path in inputs.items() if path}
-    with doing("verifying the digests of what it reads"):
+    with doing("verifying the digests of its inputs"):
         manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
@@ -59,7 +59,7 @@ def execute_on_nodes(
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
     exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
-    with doing("collecting what the nodes wrote"):
+    with doing("collecting the outputs of the nodes"):
         return exchange.collect(outputs, settings.nodes)
 
 
@@ -92,7 +92,7 @@ def run_job(
         if exchange.done():
             log(f"TrainJob {name}: it finished in an earlier try of this step")
         else:
-            with doing("giving the nodes what they read"):
+            with doing("copying the inputs to the nodes"):
                 job = train_job(name, step, command(exchange), settings, pod, os.environ)
             find_or_start(cluster, job, exchange, log)
             with doing(ELSEWHERE), beside(exchange):

@@ -13,9 +13,9 @@ from stillhouse.kubeflow.trainjob.logs import container_state, node_number
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 DISRUPTED = "DisruptionTarget"
-"""The condition of a pod that Kubernetes itself takes away, for instance for one with a higher priority."""
+"""The condition of a pod that Kubernetes itself removes, for instance for one with a higher priority."""
 EVICTED = ("Evicted", "Preempted", "Terminated", "NodeShutdown", "NodeLost", DISRUPTED)
-"""Reasons of pods that were taken away."""
+"""Reasons of pods that were removed."""
 
 Plain = dict[str, Any]
 
@@ -93,7 +93,9 @@ def failure(job: Plain, seen: Iterable[NodeEnd], said: Mapping[str, Said]) -> In
     if first is None:
         lines = "; ".join(f"node {node}: {one.last}" for node, one in heard.items() if one.last)
         left = (
-            f"the last lines of its pods, which are gone: {lines}" if lines else "none of its pods is left to explain"
+            f"the last lines of its pods, which no longer exist: {lines}"
+            if lines
+            else "it has no pods left that could say why"
         )
         return CrashElsewhere(f"TrainJob {name} failed ({why}); {left}")
     where, lines_of_it = f"node {first.node}", heard[first.node].lines if first.node in heard else ()

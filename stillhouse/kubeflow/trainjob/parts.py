@@ -78,8 +78,8 @@ class Parts:
         """Raises `InputError` if the nodes succeeded but their parts are not here."""
         if not self.done():
             raise InputError(
-                f"the nodes succeeded but left nothing in {self.folder}: they have another volume at this path. "
-                "Give the placement a claim that every node can mount (ReadWriteMany) and start another run"
+                f"the nodes succeeded but left nothing in {self.folder}: another volume is mounted there. Give the "
+                "placement a claim that every node can mount (ReadWriteMany), and start another run"
             )
 
 

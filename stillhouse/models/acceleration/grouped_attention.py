@@ -1,6 +1,6 @@
 """Attention of a few tokens to many, where several heads share keys and values, without copies of these for each head.
 
-On a processor, transformers copies keys and values for every head at every token, which takes most of an attention's
+On a CPU, transformers copies keys and values for every head at every token, which takes most of an attention's
 time: 2.9 ms for 16 texts of 250 tokens and 9 heads that share 3, against 0.5 ms here. Results differ by rounding alone.
 
 Shape suffixes: B texts, H heads, G groups of heads, Q new tokens, K tokens, D width of a head.

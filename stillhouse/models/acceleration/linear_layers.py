@@ -1,9 +1,9 @@
-"""Linear layers computed with oneDNN on x86 processors: packed for inference, and in training on AMD's.
+"""Linear layers computed with oneDNN on x86 CPUs: packed for inference, and in training on AMD CPUs.
 
 PyTorch computes an fp32 linear layer and both products of its gradient with MKL, which reaches less than half of an AMD
 processor's speed; oneDNN reaches nearly all of it. On Intel processors MKL is the fast one, and oneDNN takes up to 1.7
 times as long for a weight's gradient, so training stays with MKL there. For inference, weights are packed in oneDNN's
-memory layout on every x86 processor; in bf16, a packed weight is not cast again in every batch. Results differ from the
+memory layout on every x86 CPU; in bf16, a packed weight is not cast again in every batch. Results differ from the
 plain layer by rounding alone. Training under autocast does not change, because bf16 products already use oneDNN.
 
 Shape suffixes: R rows (tokens of a batch), I inputs, O outputs of a layer.
@@ -48,7 +48,7 @@ def fast_linear_layers(
 ) -> AbstractContextManager[None]:
     """Compute the model's linear layers and their gradients with oneDNN until the block ends, if that is faster.
 
-    Weights stay in place, so an optimiser's updates take effect at once. `vendor` is the processor's vendor id; None =
+    Weights stay in place, so an optimiser's updates take effect at once. `vendor` is the CPU's vendor id; None =
     this machine's. The choice depends on the id and not on a measurement, so a run always gives the same bytes.
     """
     faster = can_pack(torch.float32, device) and (vendor or own_vendor()) == AMD

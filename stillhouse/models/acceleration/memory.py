@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MOST = 1.5
-"""How many times the memory that a batch needs may be kept."""
+"""How much memory may be kept, as a multiple of what a batch needs."""
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
 """Options of glibc's mallopt; the defaults are 65,536 blocks and 128 KiB."""
 

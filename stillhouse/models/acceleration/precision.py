@@ -1,5 +1,5 @@
-"""The precision to compute in, the autocast context for it, and the processor's vendor, because vendors differ in what
-is fast.
+"""The precision to compute in, the autocast context for it, and the CPU's vendor, because the fastest precision depends
+on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CPUS = Path("/proc/cpuinfo")
 
 @cache
 def own_vendor(cpus: Path = _CPUS) -> str:
-    """The vendor id of this machine's processor, such as `AuthenticAMD` or `GenuineIntel`; empty if unknown."""
+    """The vendor id of this machine's CPU, such as `AuthenticAMD` or `GenuineIntel`; empty if unknown."""
     if cpus.is_file():
         lines = cpus.read_text(encoding="utf-8", errors="replace").splitlines()
         return next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
@@ -27,9 +27,9 @@ def own_vendor(cpus: Path = _CPUS) -> str:
 def has_bf16(device: torch.device, vendor: str | None = None) -> bool:
     """Whether matrix products are faster in bf16 than in fp32 on the device.
 
-    Emulated bf16 is slower. So are the AVX-512 bf16 instructions on Intel processors, by nearly half (85 against 150
-    GFLOP/s on a core without AMX), while on AMD processors they are 1.8 times as fast. `vendor` is the processor's
-    vendor id; None = this machine's.
+    Emulated bf16 is slower. So are the AVX-512 bf16 instructions of Intel CPUs, by nearly half (85 against 150 GFLOP/s
+    on a core without AMX), while on AMD CPUs they are 1.8 times as fast. `vendor` is the CPU's vendor id; None = this
+    machine's.
     """
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)

@@ -18,7 +18,7 @@ from stillhouse.core.context import rank, world_size
 T = TypeVar("T")
 
 PATIENCE = timedelta(hours=2)
-"""How long a process waits for the others, which may be measuring."""
+"""How long a process waits for the others, which may be running an evaluation."""
 
 
 def join(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Computes batches in parallel on a processor's cores, one thread per batch.
+"""Computes batches in parallel on a CPU's cores, one thread per batch.
 
 An operation on a batch is too short to be shared well: two threads with a batch each score pairs 1.3 times as fast as
 two threads that share every batch. On a GPU, or with one thread, batches are computed one after the other.

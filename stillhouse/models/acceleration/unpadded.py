@@ -1,4 +1,4 @@
-"""BERT and its relatives without work that nobody reads: no padding, and a last layer of the first token alone.
+"""BERT-like models without unneeded work: no padding, and a last layer that computes only the first token.
 
 Outside attention a Transformer computes every token by itself, so the tokens of many texts can form one row, with
 attention within each text. Callers notice nothing: the states come back as [B, L, D], with zeros at padding.

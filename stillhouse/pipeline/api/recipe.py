@@ -80,7 +80,7 @@ def new(
     """Make a working folder as `stillhouse new` does, with `params.yaml`, `dvc.yaml` and a DVC repository.
 
     `source` is a corpus on disk or a name that `ingest` knows; it defaults to the recipe's own. `recipe` defaults to
-    the one that fits the source and the model. `model` is what training starts from: a folder, `package:NAME` or a hub
+    the one that fits the source and the model. `model` is the base model: a folder, `package:NAME` or a hub
     name, or the best of several, divided by commas; a bare language model is pre-trained first. In `hours`, the
     run trains on as many questions and in as many steps as this machine allows. `questions` is a folder that
     `stillhouse label` wrote, with dev questions for a source without training questions.

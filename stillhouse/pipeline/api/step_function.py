@@ -102,7 +102,7 @@ def run_step(step: Step, caller: str, arguments: Mapping[str, Any], settings: Ma
 
 
 def _folders(step: Step) -> list[inspect.Parameter]:
-    """The parameters of a step's function that are no settings, but for the one that it takes first."""
+    """The parameters of a step's function that are not settings, except the one that it takes first."""
     position = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first = [FIRST[step.name]] if step.name in FIRST else []
     first += [shown(port) for port in step.inputs if not port.optional]

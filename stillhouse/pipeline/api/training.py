@@ -1,4 +1,4 @@
-"""The training of a retriever, which also takes a loss of one's own."""
+"""The training of a retriever, which also accepts a custom loss."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def train_retriever(
 
 
 def name_and_digest(loss: Loss) -> str:
-    """What tells a loss from others: its name and the digest of its source, if that can be found."""
+    """The identity of a loss: its name and the digest of its source, if that can be found."""
     kind = loss if inspect.isroutine(loss) else type(loss)
     try:
         source = inspect.getsource(kind)

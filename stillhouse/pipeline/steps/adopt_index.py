@@ -1,4 +1,4 @@
-"""Step `adopt-index`: ties an older retriever's index to a newer one, if dev queries rank as well in it.
+"""Step `adopt-index`: ties an older retriever's index to a newer one, if it ranks the dev queries well enough.
 
 With `share`, a part of the passages gets the newer retriever's vectors, so an index is upgraded part by part.
 """
@@ -23,7 +23,7 @@ ADOPTED = "adopted"
 
 @dataclass(frozen=True, kw_only=True)
 class Config(EncodingConfig):
-    """When an index is refused, and how much of it is encoded anew."""
+    """When to refuse an index, and how much of it to encode again."""
 
     least_ratio: float = setting(
         0.99,
@@ -34,7 +34,7 @@ class Config(EncodingConfig):
     share: float = setting(
         0.0,
         "the share of the passages to encode with the new retriever, in corpus order; the others keep their vectors. "
-        "Vectors that were encoded before are taken from the cache",
+        "Passages encoded before come from the cache",
         minimum=0.0,
         maximum=1.0,
     )
@@ -137,7 +137,7 @@ def dev_ndcg(corpus_folder: Path, retriever: Path, index: Path, context: Context
 
 STEP = Step(
     "adopt-index",
-    "reuses an older retriever's index for a newer one, if dev queries still rank well",
+    "reuses an older retriever's index for a newer one, if it still ranks well on the dev queries",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),

@@ -12,7 +12,7 @@ from stillhouse.pretraining.settings import CountingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ShardConfig, CountingConfig):
-    """Which part of the corpus to count, and how."""
+    """Which shard of the corpus to count, and how."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -12,7 +12,7 @@ from stillhouse.search.settings import EncodingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ShardConfig, EncodingConfig):
-    """Which part of the corpus to encode, and how."""
+    """Which shard of the corpus to encode, and how."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

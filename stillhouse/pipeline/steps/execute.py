@@ -79,7 +79,7 @@ def _execute(
     started = time.monotonic()
     run_context.hush_libraries()
     inputs = {name: Path(path) for name, path in inputs.items() if path}
-    with doing("verifying the digests of what it reads"):
+    with doing("verifying the digests of its inputs"):
         manifests = open_inputs(step, inputs)
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
@@ -106,14 +106,14 @@ def _execute(
         if old:
             context.log(f"[{step.name}] removed unfinished work that is more than {DAYS} days old: {', '.join(old)}")
         names = [port.name for port in step.outputs]
-        with doing("computing the digests of what it reads"):
+        with doing("computing the digests of its inputs"):
             outside = read_outside(step, config)
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
             report = step.run(config, inputs, staged, context)
             order = step.order_of(inputs)
             facts = report.facts | ({ORDER: order} if order else {}) | ({READ: outside} if outside else {})
-            with doing("computing the digests of what it wrote"):
+            with doing("computing the digests of its outputs"):
                 for port, folder in zip(step.outputs, folders):
                     beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
                     write_manifest(folder, step.name, recorded(config), digests | beside, facts, step.version)
@@ -232,7 +232,7 @@ def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
     try:
         return Report(**json.loads(path.read_text(encoding="utf-8")), facts=dict(facts))
     except (OSError, ValueError, TypeError):
-        raise InputError(f"{path} is missing, or no step wrote it") from None
+        raise InputError(f"{path} is missing, or was not written by a step") from None
 
 
 def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:

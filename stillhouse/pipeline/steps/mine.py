@@ -38,8 +38,8 @@ class Config(NegativesConfig, InferenceConfig):
     )
     range_max: int | None = setting(
         None,
-        "passages to search per query, at least negatives_depth; null = enough, or twice as deep if a margin or "
-        "without_answers leaves some out",
+        "passages to retrieve per query, at least negatives_depth; null = as many as needed, or twice as many if a "
+        "margin or without_answers filters some out",
         minimum=1,
     )
     round_trip_depth: int | None = setting(
@@ -79,9 +79,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.negatives import Negatives, describe
 
     if config.reranker_margin and "filter_reranker" not in inputs:
-        raise InputError("reranker_margin is for scores of a cross-encoder; name it as the input filter_reranker")
+        raise InputError("reranker_margin applies to a cross-encoder's scores; give it as the input filter_reranker")
     if config.others_depth and "others" not in inputs:
-        raise InputError("others_depth mixes in negatives from another source; name their folder as the input others")
+        raise InputError("others_depth mixes in negatives from another source; give their folder as the input others")
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
     check_index(index, corpus)
@@ -137,7 +137,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         kept_Q = mining.comes_back(asked, ranking.search, config.round_trip_depth, AnswerSets(offsets, positives))
         if not (asked.queries["split"][kept_Q] == "train").any():
             raise InputError(
-                f"no train query's passage is among the first {config.round_trip_depth} that the retriever finds; "
+                f"no train query finds its passage among the first {config.round_trip_depth} that the retriever finds; "
                 "raise round_trip_depth, or set it to null"
             )
     negatives = Negatives(asked.queries.loc[kept_Q, ["query_id", "split"]].reset_index(drop=True), rows_QD[kept_Q])

@@ -17,7 +17,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 
 DAYS = 30
-"""How many days unfinished work is kept that no process touches: longer than anybody pauses a run."""
+"""How many days to keep unfinished work that no process uses: longer than anybody pauses a run."""
 
 
 def remove_old_work(root: Path, step: str, keep: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a step reads outside the run: the settings that name a place, and the digests of what lies there now.
+"""What a step reads outside the run: the settings that name a location, and the digests of its current content.
 
 Settings and inputs do not say whether a source has changed. So a step records what it read, and a run repeats it only
 if that is no longer the same, or cannot be known: a hub, a server, a branch of a repository.

@@ -12,7 +12,7 @@ from stillhouse.training.settings import NegativesConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Config(NegativesConfig):
-    """Where the negatives are, and what to leave out."""
+    """The file with the negatives, and which to leave out."""
 
     file: str = setting(
         "",
@@ -35,7 +35,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.negatives import Negatives, describe
 
     if not config.file.strip():
-        raise InputError("name the file with the negatives in `file`")
+        raise InputError("set `file` to the file with the negatives")
     corpus = Corpus.open(inputs["corpus"])
     asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
     # A list may hold relevant passages, which are not negatives; how many contain an answer is not known.

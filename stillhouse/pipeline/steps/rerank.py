@@ -12,11 +12,11 @@ from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """How deep to re-order."""
+    """How many passages to re-rank."""
 
     depth: int = setting(200, "re-rank this many of the best passages per query (SimLM Table 13)", minimum=1)
     dev_depth: int | None = setting(
-        None, "the same for dev queries, which only choose settings; null = the same depth", minimum=1
+        None, "the same for dev queries, which only serve to choose settings; null = the same depth", minimum=1
     )
     system: str = setting("reranked", "the name in the run file's last column")
 

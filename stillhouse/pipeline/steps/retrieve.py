@@ -17,8 +17,8 @@ class Config(InferenceConfig):
     depth: int = setting(200, "passages per query in the run, more if qrels name documents", minimum=1)
     latency_queries: int = setting(
         0,
-        "time this many test queries, or dev queries if there are none, one by one; 0 = none, since times differ "
-        "between runs and machines",
+        "measure the latency of this many test queries, or dev queries if there are none, one at a time; 0 = none, "
+        "since times differ between runs and machines",
         minimum=0,
     )
     system: str = setting("dense", "the name in the run file's last column")

@@ -73,9 +73,9 @@ def _refuse_inputs(config: Config, inputs: Paths) -> None:
     if config.kind == "cross-encoder" and "reranker" not in inputs:
         raise InputError("kind: cross-encoder needs the input reranker; name it, or set `kind: best`")
     if ("retriever" in inputs) != ("index" in inputs):
-        raise InputError("the inputs retriever and index belong together: give both, or neither")
+        raise InputError("the inputs retriever and index are needed together: give both, or neither")
     if not inputs.keys() & {"reranker", "bm25", "generator"}:
-        raise InputError("a teacher needs more than its student's scores: give the input reranker, bm25 or generator")
+        raise InputError("the student's scores alone make no teacher: also give the input reranker, bm25 or generator")
 
 
 def _scores(

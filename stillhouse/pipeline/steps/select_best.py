@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from stillhouse.search.winner import Contender
 
 NOTHING = "nothing"
-"""What chose the winner of a corpus without judged dev queries."""
+"""The metric of the winner if the corpus has no judged dev queries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(InferenceConfig):
-    """What it takes to replace a system that comes earlier."""
+    """When a later system replaces an earlier one."""
 
     standard_errors: float = setting(
         0.0,
@@ -30,8 +30,8 @@ class Config(InferenceConfig):
     )
     metric_for_best_model: str = setting(
         "log_likelihood",
-        "what chooses: log_likelihood = how likely the scores make the relevant passages, more reliable on few dev "
-        "queries; rr10 = RR@10",
+        "the selection metric: log_likelihood = how likely the scores make the relevant passages, more reliable on "
+        "few dev queries; rr10 = RR@10",
         choices=("log_likelihood", "rr10"),
     )
     fusion: str = setting(
@@ -85,8 +85,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         )
         winner = Contender(first, fusion, unmeasured, unmeasured)
         return Report(
-            f"the corpus has no judged dev queries to choose by, so the first candidate is the winner: {winner.name}"
-            f" ({fusion})",
+            "the corpus has no judged dev queries for model selection, so the first candidate is the winner: "
+            f"{winner.name} ({fusion})",
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()

@@ -85,12 +85,12 @@ class Step:
     outputs: tuple[Port, ...]
     run: Callable[[Any, Paths, Paths, Context], Report]
     version: int = 1
-    """Raise it when the same settings and inputs give other results; then what earlier versions wrote is made again.
-    `tests/survival/test_versions.py` notices."""
+    """Raise it when the same settings and inputs give other results, so that outputs of earlier versions are made
+    again. `tests/survival/test_versions.py` notices."""
     parallel: bool = False
     """Whether several processes, started by torchrun, may work on it."""
     divided: bool = False
-    """Whether it divides its work among the processes of an engine (`stillhouse.corpus.engine`)."""
+    """Whether it can divide its work among the processes of an engine (`stillhouse.corpus.engine`)."""
 
     @property
     def identifier(self) -> str:

@@ -16,7 +16,7 @@ TEXTS_AT_ONCE = 2048
 
 
 ROWS = 1 << 17
-"""Passages that one process of an engine tokenizes at a time, a row group: half a minute on one processor."""
+"""Passages that one process of an engine tokenizes at a time, a row group: half a minute on one CPU core."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from stillhouse.training.settings import GeneratorConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Config(GeneratorConfig):
-    """Which model, what it is asked, and how it learns from pairs of a passage and its question."""
+    """The model, its prompt, and how it learns from pairs of a passage and its question."""
 
     model: str = setting(
         LOCAL,
@@ -30,7 +30,9 @@ class Config(GeneratorConfig):
 
     def __post_init__(self) -> None:
         if self.prompt is not None and ("{text}" not in self.prompt or "{number}" in self.prompt):
-            raise InputError("prompt needs {text} and no {number}, since a question is learned at a time; change it")
+            raise InputError(
+                "prompt needs {text} and must not have {number}, since each example is one question; change it"
+            )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Config(QueryTrainingConfig):
-    """The loss over the index, what chooses the step to keep, and what a smaller tower starts from."""
+    """The loss over the index, the rule for the step to keep, and the initial weights of a smaller tower."""
 
     layers: int | None = setting(
-        None, "keep this many layers for the queries, so that they cost less; null = all", minimum=1
+        None, "keep only this many layers for queries, to make them cheaper; null = all", minimum=1
     )
     imitated: int = setting(
         20_000,
-        "only with `layers` or `small`: learn the large model's vectors of this many train queries and sentences",
+        "with `layers` or `small` only: learn the large model's vectors of this many train queries and sentences",
         minimum=1,
     )
 

@@ -70,7 +70,7 @@ STEP = Step(
         Port("init", "the model to start from", kind="model"),
         Port(
             "encoder",
-            "the run's main model: its lengths, and the start if init was fetched as `none`",
+            "the run's main model: gives the lengths, and is the base model if init was fetched as `none`",
             kind="model",
             optional=True,
         ),

@@ -20,7 +20,7 @@ class Config(RetrieverConfig):
     """The loss of SimLM §3.2; defaults are SimLM Table 13 (retrievers 1 and 2)."""
 
     negatives_per_query: int = setting(15, "hard negatives drawn per query and epoch", minimum=0)
-    negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
+    negatives_depth: int = setting(200, "draw them from this many top-ranked negatives", minimum=1)
     towers: str = setting(
         "as_is",
         "as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one each, "
@@ -35,8 +35,8 @@ class Config(RetrieverConfig):
     )
     weak_teacher: str = setting(
         "distil",
-        "for a teacher that `score-pairs` found to rank dev queries no better than its student: distil = learn from it "
-        "anyway; ignore = train without it; skip = keep the encoder unchanged",
+        "if the teacher does not beat its student on the dev queries, according to `score-pairs`: distil = learn "
+        "from it anyway; ignore = train without it; skip = keep the encoder unchanged",
         choices=("distil", "ignore", "skip"),
     )
 
@@ -63,14 +63,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     weak = "teacher" in inputs and config.weak_teacher != "distil" and not is_ahead(inputs["teacher"])
     skipped = weak and config.weak_teacher == "skip"
     if weak:
-        then = "the encoder is kept unchanged" if skipped else "training goes on without it"
-        context.log(f"[train-retriever] the teacher ranks no better than its student: {then}")
+        then = "the encoder is kept unchanged" if skipped else "training continues without it"
+        context.log(f"[train-retriever] the teacher does not beat its student: {then}")
     if "teacher" in inputs:
         pass_on_choice(inputs["teacher"], outputs["curves"], SKIPPED if skipped else IGNORED if weak else TAUGHT)
     if skipped:
         BiEncoder.load(inputs["encoder"]).save(outputs["retriever"])
         write_curves(outputs["curves"], [])
-        return Report("kept unchanged: the teacher ranks no better than its student", facts={"distilled": False})
+        return Report("kept unchanged: the teacher does not beat its student", facts={"distilled": False})
     changes = {} if config.towers == "as_is" else {"towers": config.towers}
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
@@ -92,7 +92,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     write_curves(outputs["curves"], rows)
     summary = describe(rows, metric_in_curves(config))
     if weak:
-        summary += "; without its teacher, which ranks no better than its student"
+        summary += "; without its teacher, which does not beat its student"
     return Report(summary, metrics=metrics_of(rows, metric_in_curves(config)), facts={"distilled": distilled})
 
 

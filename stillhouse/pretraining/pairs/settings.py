@@ -63,9 +63,9 @@ class PairConfig:
         512, "pair tasks: width of the linear layer on the pooled vector; null = no layer", minimum=1
     )
     pair_normalize: bool = setting(
-        False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); adapt temperature"
+        False, "pair tasks: cosine instead of inner product (Chang et al. 2020 eq. 1, note 1); adjust temperature too"
     )
-    temperature: float = setting(1.0, "pair tasks: divide the softmax scores by this", minimum=0.0001)
+    temperature: float = setting(1.0, "pair tasks: temperature by which the softmax scores are divided", minimum=0.0001)
     correction: bool = setting(
         True, "pair tasks: subtract the log of a passage's sampling probability from its score (Chang et al. 2020 §2)"
     )
@@ -95,5 +95,5 @@ def pair_tasks(objective: str) -> tuple[str, ...]:
         if name not in TASKS:
             raise InputError(f"there is no pair task {name!r}; {nearest(name, TASKS)}")
     if len(set(names)) < len(names):
-        raise InputError(f"{objective!r} names a pair task twice")
+        raise InputError(f"{objective!r} lists a pair task twice")
     return tuple(name for name in TASKS if name in names)

@@ -29,7 +29,7 @@ def register(git: Git, settings: RegistrySettings) -> str:
     """
     history = read_history(git)
     if history.champion is None:
-        raise InputError("nothing is released yet, so there is nothing to register; promote a release first")
+        raise InputError("there is no release yet to register; promote a release first")
     name = settings.model or model_of(repository_of(git))
     try:
         added = _bring_up_to_date(Registry(settings), git, history, history.champion, settings, name)

@@ -21,7 +21,7 @@ CHAMPION = "champion"
 OWN = f"{CHAMPION}/retriever"
 CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/hybrid", "run": "best_run/run"}
 STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
-"""What later refreshes start from, if the recipe's run makes it."""
+"""The artifacts that later refreshes start from, if the recipe's run produces them."""
 NEEDED = {
     Level.INDEX: ("corpus", "retriever"),
     Level.QUERY_ONLY: ("corpus", "retriever"),
@@ -135,7 +135,7 @@ class Levels:
         return Stage(CHALLENGER, self.climbed_from(level))
 
     def every_stage(self) -> Stage:
-        """The same for every level together, of which a run does one."""
+        """The same for all levels together, one of which a run performs."""
         return Stage(CHALLENGER, tuple(use for level in Level for use in self.climbed_from(level)))
 
     def _pretraining(self) -> tuple[Use, ...]:

@@ -22,7 +22,8 @@ from stillhouse.releases.refresh.plan import Thresholds
 SOURCE = ("source", "repo", "revision")
 """Settings of `ingest` that say where the corpus comes from."""
 RULES = ("measure", "alpha", "most_loss", "least_queries", "bootstrap_samples", "randomisation_samples")
-"""Settings of `compare-release` that a user may set. The seed is fixed, so that nobody tries seeds until one fits."""
+"""Settings of `compare-release` that a user may set. The seed is fixed, so that nobody can try seeds until one
+passes."""
 
 
 @dataclass(frozen=True, kw_only=True)

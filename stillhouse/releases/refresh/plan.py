@@ -1,4 +1,4 @@
-"""How far a refresh goes: a levels of five levels, climbed as high as the change of the corpus requires.
+"""How far a refresh goes: one of five levels, as high as the change of the corpus requires.
 
 | level | when | what is done | version |
 |---|---|---|---|
@@ -38,8 +38,8 @@ BUMPS = {Level.INDEX: "patch", Level.QUERY_ONLY: "minor", Level.FINE_TUNE: "mino
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """The shares of changed texts, relative to the larger corpus, above which a level is climbed, and the gain that the
-    level `query_only` needs."""
+    """The shares of changed texts, relative to the larger corpus, above which a higher level is needed, and the gain
+    that the level `query_only` needs."""
 
     fine_tune_above: float = setting(
         0.02, "train the retriever if a larger share of the texts was added or removed", minimum=0
@@ -74,7 +74,7 @@ class Plan:
 
 
 def plan(found: Difference, thresholds: Thresholds, *, pretrains: bool = True) -> Plan:
-    """The level that a change of the corpus requires; a recipe that never `pretrains` ends on the one below."""
+    """The level that a change of the corpus requires; a recipe that never `pretrains` stops at the level below."""
     if found.none:
         return Plan(Level.NOTHING, "the corpus is the same as in the release: nothing to do")
     if found.share > thresholds.pretrain_above and pretrains:
@@ -96,6 +96,6 @@ def after_queries(planned: Plan, helps: bool, gain: float, measure: str, thresho
     found = f"the query tower alone gains {gain:+.3f} {measure} on dev"
     if helps and gain >= thresholds.query_only_gain:
         return Plan(Level.QUERY_ONLY, f"{planned.reason}; {found}")
-    less = "which may be chance" if gain >= thresholds.query_only_gain else "less than"
+    less = "which may be due to chance" if gain >= thresholds.query_only_gain else "less than"
     than = "" if gain >= thresholds.query_only_gain else f" query_only_gain = {thresholds.query_only_gain:g}"
     return Plan(Level.FINE_TUNE, f"{planned.reason}; {found}, {less}{than}")

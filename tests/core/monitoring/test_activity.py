@@ -157,7 +157,7 @@ def test_a_run_is_not_silent_between_its_steps(
     slow(ingestion, "ingest_source", monkeypatch)
     recipe_run.run_recipe([known_uses({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")
     said = capsys.readouterr().err
-    for work in ("looking for what is done already", "estimating the time", "checking whether ingest is up to date"):
+    for work in ("checking which steps are up to date", "estimating the time", "checking whether ingest is up to date"):
         assert f"[run] still {work} (" in said
     assert "[ingest] still at work (" in said and "[run] still at work" not in said
 
@@ -171,7 +171,7 @@ def test_new_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     slow(workspace, "render", monkeypatch)
     assert cli.main(["new", "work", "--source", "sample"]) == 0
     said = capsys.readouterr().err
-    for work in ("looking at the source", "measuring the speed of this machine", "at work"):
+    for work in ("inspecting the source", "measuring the speed of this machine", "at work"):
         assert f"[new] still {work} (" in said
     monkeypatch.setenv(QUIET, "1")
     assert cli.main(["new", "other", "--source", "sample"]) == 0 and not capsys.readouterr().err

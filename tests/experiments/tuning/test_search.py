@@ -93,7 +93,7 @@ def test_a_killed_search_resumes_with_its_unfinished_trial(steps: Steps) -> None
 
 def test_a_folder_belongs_to_one_search(steps: Steps) -> None:
     search_in("tune", GRID)
-    with pytest.raises(InputError, match="a search over another space, recipe or corpus; choose another --folder"):
+    with pytest.raises(InputError, match="a search with another space, recipe or corpus; choose another --folder"):
         search_in("tune", RANGES)
 
 

@@ -1,4 +1,4 @@
-"""A space file: what it may contain, and the errors for one that cannot be searched."""
+"""A space file: what it may contain, and the errors for one that cannot be tuned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stillhouse.experiments.tuning.space import SPACES, Row, read_space
         ("always: {retriever_1.epochs: x}\nsettings: {retriever_1.seed: {choices: [1]}}", "must be a number"),
         ("retriever: r7\nsettings: {retriever_1.seed: {choices: [1]}}", "no retriever 'r7' with an index"),
         ("settings: {distilled.seed: {choices: [1]}}", "does not depend on distilled"),
-        ("settings: {ingest.source: {choices: [a, b]}}", "reads a source, so its settings cannot be searched"),
+        ("settings: {ingest.source: {choices: [a, b]}}", "reads a source, so its settings cannot be tuned"),
     ],
 )
 def test_a_wrong_space_is_refused_with_the_remedy(text: str, message: str, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ SCHEDULER = {
     "victims found for incoming pod.": ("no node has enough nvidia.com/gpu free", "`accelerator_type`"),
     "0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated taint {dedicated: other}, 1 "
     "node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: not helpful": (
-        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which keeps it out",
+        "no node has enough nvidia.com/gpu free, and nodes have the taint dedicated: other, which the pod",
         "`tolerations`",
     ),
     "0/1 nodes are available: 1 Insufficient memory.": ("no node has enough memory free", "a larger node"),
@@ -68,7 +68,7 @@ CONTAINERS = {
         'failed to do request: Head "https://registry.invalid/v2/": dial tcp: lookup registry.invalid: no such host',
     ): ("the nodes cannot reach it", "name of the registry"),
     ("InvalidImageName", 'couldn\'t parse image name "A B": invalid reference format'): (
-        "not an image name",
+        "not a valid image name",
         "@sha256",
     ),
 }
@@ -91,7 +91,7 @@ QUEUES = {
     "a10, 1 more needed": ("no quota left now", "`nominalQuota`"),
     "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor stillhouse, previously "
     "considered podsets requests (0) + current podset request (16) > maximum capacity (8)": (
-        "more nvidia.com/gpu than its queue can ever give (8)",
+        "more nvidia.com/gpu than its queue can ever provide (8)",
         "raise `nominalQuota`",
     ),
     "LocalQueue stillhouse doesn't exist": ("Kueue has no LocalQueue stillhouse", "`kubectl get localqueues`"),
@@ -157,7 +157,7 @@ QUOTA = (
     "requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"
 )
 REFUSED = {
-    QUOTA: ("quota stillhouse has no room: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
+    QUOTA: ("quota stillhouse is exhausted: requests.nvidia.com/gpu=1 requested", "raise the ResourceQuota"),
     'pods "t" is forbidden: error looking up service account stillhouse/pipeline-runner: serviceaccount '
     '"pipeline-runner" not found': ("service account does not exist", "stillhouse-steps"),
 }

@@ -101,7 +101,7 @@ def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
     kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert "quota stillhouse has no room: pods=1 requested, pods=50 used of pods=50" in line
+    assert "quota stillhouse is exhausted: pods=1 requested, pods=50 of pods=50 used" in line
     assert "raise the ResourceQuota" in line
 
 
@@ -150,7 +150,7 @@ def test_an_unreachable_kubernetes_is_reported_once(
     write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert line.startswith("  cannot find out why pods wait: Kubernetes does not answer")
+    assert line.startswith("  cannot determine why pods are waiting: Kubernetes does not answer")
 
 
 def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:

@@ -60,7 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], type[Exception], st
         "node 1 was taken away .*preempted by j2.*last checkpoint",
     ),
     "too long": (job("DeadlineExceeded"), [pod(0, 143)], CrashElsewhere, "raise `timeout_hours`"),
-    "nobody left": (job(), [], CrashElsewhere, r"\(FailedJobs: jobset failed\); none of its pods is left"),
+    "nobody left": (job(), [], CrashElsewhere, r"\(FailedJobs: jobset failed\); it has no pods left"),
     "one that ended well says nothing": (job(), [pod(0, 0), pod(1, 1, second=5)], CrashElsewhere, "^node 1 crashed"),
 }
 
@@ -100,7 +100,7 @@ GONE: dict[str, tuple[dict[str, tuple[str, str]], type[Exception], str]] = {
     "killed before they could say so": (
         {"1": (SOONER, "step 5\n"), "0": (LATER, "step 6")},
         CrashElsewhere,
-        r"the last lines of its pods, which are gone: node 0: step 6; node 1: step 5$",
+        r"the last lines of its pods, which no longer exist: node 0: step 6; node 1: step 5$",
     ),
 }
 

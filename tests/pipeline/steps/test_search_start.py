@@ -98,7 +98,7 @@ def test_a_search_is_not_silent_and_keeps_its_answers_clean(
         slow(searcher, name, monkeypatch)
     assert cli.main([*words, "--json"]) == 0
     found = capsys.readouterr()
-    for work in ("verifying the digests of what it reads", "at work", "looking for an answer"):
+    for work in ("verifying the digests of its inputs", "at work", "searching"):
         assert f"[search] still {work} (" in found.err
     assert [json.loads(line)["question"] for line in found.out.splitlines()] == [words[1]]
     assert cli.main([*words, "--json", "--quiet"]) == 0

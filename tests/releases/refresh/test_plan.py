@@ -69,7 +69,7 @@ def test_the_query_tower_alone_is_a_trial() -> None:
         "+0.019 nDCG@10 on dev, less than query_only_gain = 0.02"
     )
     chance = after_queries(tried, False, 0.5, "nDCG@10", LADDER)
-    assert chance.level == Level.FINE_TUNE and chance.reason.endswith("which may be chance")
+    assert chance.level == Level.FINE_TUNE and chance.reason.endswith("which may be due to chance")
     never = plan(changed(labels=True), Thresholds(query_only_gain=1))
     assert never.level == Level.FINE_TUNE and never.reason.endswith(
         "queries or qrels changed; the retriever is trained"

@@ -53,7 +53,7 @@ def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False
         if not entry.description.startswith(MARK):
             continue
         if entry.experiment != own:
-            foreign.append(Change("leave", entry.name, "it belongs to another experiment, so to another file"))
+            foreign.append(Change("leave", entry.name, "it belongs to another experiment, and so to another file"))
         elif entry.name in wanted and entry.name not in there:
             there[entry.name] = entry
         else:
@@ -68,7 +68,7 @@ def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False
         made = {_description(schedule) for name, schedule in wanted.items() if name not in failed}
         left = [entry for entry in left if entry.description in made]
     for entry in left:
-        why = "there is another with this name" if entry.name in there else "removed from the file, or changed there"
+        why = "there is another of this name" if entry.name in there else "removed from the file, or changed there"
         changes.append(_do(Change("delete", entry.name, why), partial(cluster.delete, entry.id), dry))
     return changes + foreign
 

@@ -214,13 +214,13 @@ def _reported(what: str) -> Iterator[None]:
         raise refused(what, error) from None
     except (HTTPError, ConnectionError, TimeoutError) as error:
         raise InputError(
-            f"Kubeflow Pipelines does not answer ({type(error).__name__}); repeat the command when it does"
+            f"Kubeflow Pipelines does not answer ({type(error).__name__}); repeat the command when it responds"
         ) from None
     except InputError:
         raise
     except ValueError as error:  # from kfp, for instance about two experiments with one name
         raise InputError(
-            f"kfp refuses {what}: {redact(str(error))[:400]} Fix the file, or what the reason names"
+            f"kfp refuses {what}: {redact(str(error))[:400]} Fix the file, or the cause named above"
         ) from None
 
 

@@ -243,7 +243,7 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     line = f"read as {look.format}: {number}, {lengths}; {questions}; recipe {recipe}"
     if length := own.get("fetch_model", {}).get("passage_length"):
         longer = _longer(look, length)
-        how = "split into chunks of at most" if own.get("ingest", {}).get("split_tokens") else "truncated to"
+        how = "split into pieces of at most" if own.get("ingest", {}).get("split_tokens") else "truncated to"
         line += f", passages {how} {length} tokens" + (
             f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
         )

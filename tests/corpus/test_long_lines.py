@@ -110,7 +110,7 @@ def test_a_long_document_is_refused(packed: bool, tmp_path: Path) -> None:
     path = tmp_path / ("train.json.gz" if packed else "train.json")
     with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
         file.writelines(long_line(b'{"data": "', b'"}'))
-    with pytest.raises(InputError, match=r"^\S*train.json(.gz)? is one JSON document of more than .* MiB, .*divide it"):
+    with pytest.raises(InputError, match=r"^\S*train.json(.gz)? is one JSON document of more than .* MiB, .*split it"):
         read(tmp_path, "squad")
 
 

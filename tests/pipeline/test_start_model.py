@@ -133,7 +133,7 @@ def test_new_pre_trains_a_bare_language_model(bare: Path, here: Path, capsys: py
     recipe = new("--source", str(source), "--model", "bert")
     said = capsys.readouterr().out
     assert "pre-training first: bert is a bare language model (it has no modules.json" in said
-    assert "recipe language-model, passages cut at 160 tokens" in said
+    assert "recipe language-model, passages truncated to 160 tokens" in said
     assert recipe["fetch_model"]["model"] == "../bert", "a path is relative to the workspace"
     assert recipe["pretraining"]["objective"] == "enhanced_decoding"
     assert recipe["fetch_model"]["passage_length"] == 160

@@ -99,7 +99,7 @@ VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
         CrashElsewhere,
         r"^node 1 crashed \(exit code 1\): RuntimeError: NCCL: unhandled system error; TrainJob .*FailedJobs",
     ),
-    "a node that was killed": (["step 5"], CrashElsewhere, "FailedJobs.*which are gone: node 1: step 5$"),
+    "a node that was killed": (["step 5"], CrashElsewhere, "FailedJobs.*which no longer exist: node 1: step 5$"),
 }
 
 

@@ -43,6 +43,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
         "needs a run of another tool",
         "tests/pipeline/steps/test_foreign_runs.py: such runs",
     ),
+    "stillhouse new peps ": ("a run of an hour, with data", "tests/pipeline/test_recipe_choice.py: its recipe"),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse new work --source articles/ --model Qwen/": ("fetches a model", "tests/models/test_families.py"),
     "stillhouse new work --source articles/ --model auto": (

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.pretraining.corruption import importance_mask
 from stillhouse.pretraining.tokens import TokenCache
@@ -173,17 +172,9 @@ def render(cache: TokenCache, tokenizer: PreTrainedTokenizerBase, rate: float, n
     most, least = extremes(found)
     tenths = by_importance(masked)
     shown = passages(masked, tokenizer)
-    environment = Environment(
-        loader=PackageLoader("stillhouse.evaluation", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     top = found[:TERMS]
     eligible = int((~masked.special).sum())
-    return environment.get_template("masking.html").render(
-        style=Markup(resources.files("stillhouse.evaluation.report").joinpath("style.css").read_text(encoding="utf-8")),
+    return page_template(Path(__file__).with_name("masking.html")).render(
         rate=rate,
         noise=noise,
         sampled=len(masked.ids),

@@ -10,9 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
+from stillhouse.core.html_page import page_template
 from stillhouse.corpus.query_generation import MadeQuery
 from stillhouse.corpus.question_filters import REASONS
 from stillhouse.corpus.store import Corpus
@@ -29,15 +28,6 @@ def render_questions(queries: Sequence[MadeQuery], reasons: Sequence[str], corpu
 
     Every reason has as many of the dropped questions as the others, as far as it has them.
     """
-    folder = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["count"] = "{:,}".format
     order_Q = np.random.default_rng(seed).permutation(len(queries)).tolist()
     groups = {reason: [place for place in order_Q if reasons[place] == reason] for reason in ("", *REASONS)}
     turns = zip_longest(*(groups[reason] for reason in REASONS))
@@ -46,8 +36,7 @@ def render_questions(queries: Sequence[MadeQuery], reasons: Sequence[str], corpu
         "kept": groups[""][:SHOWN],
         "dropped": sorted(dropped, key=lambda place: list(REASONS).index(reasons[place])),
     }
-    return environment.get_template("made_questions.html").render(
-        style=Markup((folder / "style.css").read_text(encoding="utf-8")),
+    return page_template(Path(__file__).with_name("made_questions.html"), count="{:,}".format).render(
         made=len(queries),
         kept=len(groups[""]),
         reasons={reason: len(groups[reason]) for reason in REASONS if groups[reason]},

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stillhouse.core.curves import DEV
+from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.schemas import GENERATED, SPLITS
@@ -83,19 +83,17 @@ class Content:
 @doing("drawing the report")
 def render(content: Content) -> str:
     """The page as text; the same content gives the same text."""
-    folder = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    template = page_template(
+        Path(__file__).with_name("page.html"),
+        signed=signed,
+        p_value=p_value,
+        name=short_name,
+        training=about_training,
+        count=count,
     )
-    environment.filters.update(signed=signed, p_value=p_value, name=short_name, training=about_training, count=count)
     test, compared = content.test, compared_systems(content)
-    return environment.get_template("page.html").render(
+    return template.render(
         title=content.title,
-        style=Markup((folder / "style.css").read_text(encoding="utf-8")),
         main=test.measures[0],
         measures=test.measures,
         queries=test.queries,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from stillhouse.core.html_page import page_template, shared_style
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
@@ -36,20 +36,15 @@ def write_page(table: Table, outcomes: Sequence[Outcome], folder: Path, queries:
 def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example] = ()) -> str:
     """The page as text; equal content gives equal text."""
     here = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(here), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(
-        signed=evaluation_page.signed, p_value=evaluation_page.p_value, count=evaluation_page.count
-    )
-    sheets = [Path(evaluation_page.__file__).with_name("style.css"), here / "style.css"]
+    formats = {"signed": evaluation_page.signed, "p_value": evaluation_page.p_value, "count": evaluation_page.count}
+    own_style = (here / "style.css").read_text(encoding="utf-8")
     sweep, has_dev = table.sweep, any(row.dev for row in table.done)
     coverage = coverage_curves(sweep, outcomes)
     plain = plain_variant(sweep)
-    return environment.get_template("page.html").render(
+    return page_template(here / "page.html", **formats).render(
         title=sweep.title or sweep.name,
         note=" ".join(sweep.note.split()),
-        style=Markup("\n".join(sheet.read_text(encoding="utf-8") for sheet in sheets)),
+        style=Markup(f"{shared_style()}\n{own_style}"),
         table=table,
         main=table.measures[0],
         seeds=sweep.seeds,

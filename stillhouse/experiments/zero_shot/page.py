@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stillhouse.core.html_page import page_template
 from stillhouse.evaluation.report.curves import forest_plot
 from stillhouse.evaluation.report.page import count, p_value, signed
 from stillhouse.evaluation.significance import SIGNIFICANT
@@ -19,20 +18,11 @@ from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, averag
 
 def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, title: str) -> str:
     """The page as text; equal figures give equal text. `failed` maps a corpus without figures to the reason."""
-    folder = Path(__file__).parent
-    environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(signed=signed, p_value=p_value, count=count)
+    template = page_template(Path(__file__).with_name("zero_shot.html"), signed=signed, p_value=p_value, count=count)
     first = corpora[0].measured
     means, wins, main = average(corpora), best_on(corpora), first.measures[0]
-    return environment.get_template("zero_shot.html").render(
+    return template.render(
         title=title,
-        style=Markup(resources.files("stillhouse.evaluation.report").joinpath("style.css").read_text(encoding="utf-8")),
         systems=first.systems,
         baseline=settings.baseline,
         main=main,

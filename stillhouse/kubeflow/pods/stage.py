@@ -222,7 +222,7 @@ def page(stage: Stage, reports: Mapping[str, Report], folder: Path) -> str:
 
     It is self-contained: Kubeflow shows it in a frame without network access.
     """
-    from stillhouse.evaluation.report import page as of_report
+    from stillhouse.core.html_page import shared_style
     from stillhouse.evaluation.report.curves import loss_plot, read_curves
 
     rows, parts = [], []
@@ -241,7 +241,7 @@ def page(stage: Stage, reports: Mapping[str, Report], folder: Path) -> str:
             parts.append(f'<h2>{escape(use.name)}</h2><iframe srcdoc="{escape(text)}"></iframe>')
         elif "curves" in outputs and not (curves := read_curves(outputs["curves"])).empty:
             parts.append(f"<h2>{escape(use.name)}</h2><figure>{loss_plot(curves, use.name)}</figure>")
-    style = (Path(of_report.__file__).parent / "style.css").read_text(encoding="utf-8") + FRAME
+    style = shared_style() + FRAME
     head = f'<meta charset="utf-8"><title>{escape(stage.name)}</title><style>{style}</style>'
     table = f"<table><tr><th>step<th>what it made<th>figures{''.join(rows)}</table>"
     body = f"<h1>{escape(stage.name)}</h1>{table}{''.join(parts)}"

@@ -1,0 +1,30 @@
+"""Templates of pages that are one HTML file, and the style sheet that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+
+def shared_style() -> str:
+    return Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+
+
+def page_template(path: Path, **filters: Callable[..., Any]) -> Template:
+    """The template in a file, which may include others of its folder; `style` is the shared style sheet.
+
+    Values are escaped, and a name without a value is an error.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(path.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(filters)
+    return environment.get_template(path.name, globals={"style": Markup(shared_style())})

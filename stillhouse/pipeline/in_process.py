@@ -40,11 +40,12 @@ def run_uses(
     around: Callable[[Use], AbstractContextManager[None]] = lambda use: nullcontext(),
     whole: Sequence[Use] = (),
     run: Run = execute_use,
+    done: Callable[[Use, Any, Report, Path], None] = lambda use, config, report, root: None,
 ) -> dict[str, Report | None]:
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
     `log` gets a line before each use with its position in the run, which has the uses `whole` if given, and the
-    estimated time left. Each use is executed within the context that `around` gives, by `run`.
+    estimated time left. Each use is executed within the context that `around` gives, by `run`; `done` gets its report.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same version
     of the step, the same settings, the same inputs and the same content of what it reads outside the run.
@@ -64,7 +65,8 @@ def run_uses(
             left = [use, *(other for other in still_to_do(whole, configs, root) if other not in whole[:number])]
             log(position(number, len(whole), left, configs, root))
         with around(use):
-            reports[use.name] = run(use, config, root)
+            reports[use.name] = report = run(use, config, root)
+        done(use, config, report, root)
     return reports
 
 

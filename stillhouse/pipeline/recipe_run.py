@@ -15,6 +15,7 @@ from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.monitoring.duration import in_words
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses, still_to_do
 from stillhouse.pipeline.key_names import keys_in_errors
+from stillhouse.pipeline.mlflow_runs import logged
 from stillhouse.pipeline.run_progress import outlook
 from stillhouse.pipeline.uses import Use, needed, stages_of
 
@@ -60,7 +61,13 @@ def run_recipe(
                 todo = still_to_do(uses, settings, root)
             say(outlook(todo, len(uses), settings, root))
         reports = run_uses(
-            uses, settings, root, say, lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name), whole
+            uses,
+            settings,
+            root,
+            say,
+            lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name),
+            whole,
+            done=logged(recipe),
         )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")

@@ -1,4 +1,4 @@
-"""Clients that do not know Stillhouse: Triton's client, LangChain, and checks of an image."""
+"""Clients that do not know Stillhouse: Triton's client, LangChain, LlamaIndex, and checks of an image."""
 
 from __future__ import annotations
 
@@ -59,8 +59,17 @@ def test_langchain_s_retriever_returns_what_search_finds(served: Running) -> Non
         example["StillhouseRetriever"](url=served.url, release="absent").invoke("tree")
 
 
-def test_the_example_runs_by_itself(served: Running) -> None:
-    words = [sys.executable, str(ROOT / "examples" / "langchain_retriever.py"), served.url, TEXTS[0]]
+def test_llama_index_s_retriever_returns_what_search_finds(served: Running) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "llama_index_retriever.py"))
+    retriever = example["StillhouseRetriever"](served.url, top=3)
+    [answer] = served.search(query=TEXTS[0], top=3)["answers"]
+    found = [(one.node.node_id, one.node.get_content(), one.score) for one in retriever.retrieve(TEXTS[0])]
+    assert found == [(hit["passage_id"], hit["text"], hit["score"]) for hit in answer["hits"]]
+
+
+@pytest.mark.parametrize("example", ["langchain_retriever.py", "llama_index_retriever.py"])
+def test_the_example_runs_by_itself(served: Running, example: str) -> None:
+    words = [sys.executable, str(ROOT / "examples" / example), served.url, TEXTS[0]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     [answer] = served.search(query=TEXTS[0], top=5)["answers"]

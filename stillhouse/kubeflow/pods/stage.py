@@ -35,6 +35,7 @@ from stillhouse.kubeflow.trainjob.settings import nodes_of
 from stillhouse.pipeline.graph import GATE, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.key_names import keys_in_errors
+from stillhouse.pipeline.mlflow_runs import logged
 from stillhouse.pipeline.plan_files import planned
 from stillhouse.pipeline.recipes import Recipe, configs, load_recipe
 from stillhouse.pipeline.steps.execute import read_report, write_report
@@ -133,7 +134,8 @@ class StageInPod:
 
     def run_steps(self, uses: Sequence[Use]) -> None:
         """Runs steps that are not done yet. The log is never silent for ten seconds."""
-        run_uses(uses, self.settings, self.root, say, around=self._around, whole=self.stage.uses, run=step_in_pod)
+        done = logged(Path(self.values[RECIPE].path) / PARAMS)
+        run_uses(uses, self.settings, self.root, say, self._around, self.stage.uses, step_in_pod, done)
 
     @contextmanager
     def _around(self, use: Use) -> Iterator[None]:

@@ -1,0 +1,78 @@
+"""A run in MLflow, beside DVC and Kubeflow: a parent run for a recipe, below it one for each stage that ran.
+
+    MLFLOW_TRACKING_URI=http://mlflow:5000 stillhouse run
+
+A stage's run has its settings, figures and pages; the parent has the evaluation's figures and report. Stages of one
+recipe share a parent, in whatever process or pod they run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from stillhouse.core.artifacts import digest_bytes
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.settings import RUN
+from stillhouse.core.report import Report
+from stillhouse.core.terminal import warn
+from stillhouse.pipeline.uses import Use
+
+ADDRESS, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
+RECIPE, PARENT = "stillhouse.recipe", "mlflow.parentRunId"
+NOT_ALLOWED = re.compile(r"[^\w\-. :/]", re.ASCII)
+"""What MLflow refuses in the name of a figure."""
+
+
+def logged(recipe: Path) -> Callable[[Use, Any, Report, Path], None]:
+    """What logs a finished step of the run of a recipe, given its settings, report and root folder.
+
+    It does nothing without `MLFLOW_TRACKING_URI`. A server that does not answer costs a line in the log, never the run.
+    Raises `InputError` if mlflow is not installed.
+    """
+    if not os.environ.get(ADDRESS):
+        return lambda use, config, report, root: None
+    try:
+        import mlflow
+    except ImportError as error:
+        raise InputError(f"{ADDRESS} is set: run `pip install 'stillhouse[mlflow]'`, or unset it") from error
+    stages: dict[str, str] = {}
+
+    def parent() -> str:
+        experiment = mlflow.set_experiment(os.environ.get(EXPERIMENT, "stillhouse")).experiment_id
+        tags = {RECIPE: digest_bytes(recipe.read_bytes())[:16]}
+        found = mlflow.search_runs([experiment], f"tags.`{RECIPE}` = '{tags[RECIPE]}'", output_format="list")
+        parents = [run.info.run_id for run in found if PARENT not in run.data.tags]
+        return parents[0] if parents else _new(os.environ.get(RUN) or recipe.resolve().parent.name, tags)
+
+    def _new(name: str, tags: dict[str, str]) -> str:
+        with mlflow.start_run(run_name=name, tags=tags) as run:
+            return str(run.info.run_id)
+
+    def log(use: Use, config: Any, report: Report, root: Path) -> None:
+        try:
+            above = parent()
+            stage = use.stage or use.name
+            if stage not in stages:
+                stages[stage] = _new(stage, {PARENT: above})
+            with mlflow.start_run(run_id=stages[stage]):
+                mlflow.log_params({f"{use.name}.{name}": value for name, value in asdict(config).items()})
+                _figures(use, report, root, f"{use.name}.")
+            if use.step_name == "evaluate":
+                with mlflow.start_run(run_id=above):
+                    _figures(use, report, root, "")
+        except (mlflow.MlflowException, OSError) as error:
+            warn(f"stillhouse: {ADDRESS}: {use.name} is not logged: {error}")
+
+    def _figures(use: Use, report: Report, root: Path, prefix: str) -> None:
+        names = {name: NOT_ALLOWED.sub("_", prefix + name.replace("@", "_at_")) for name in report.metrics}
+        mlflow.log_metrics({names[name]: float(value) for name, value in report.metrics.items()})
+        if report.html:
+            first = next(iter(use.output_paths(root).values()))
+            mlflow.log_artifact(str(first / report.html), use.name)
+
+    return log

@@ -46,6 +46,8 @@ BM25_SEARCH = 2.2e-8
 """Seconds for BM25 to score one passage for one query; the queries of all splits are searched."""
 EVALUATED = 3e-3
 """Seconds that `evaluate` takes per test query: measures, intervals and tests of all systems."""
+PROJECTED = 1.2e-5
+"""Seconds per step and passage of a `train-projection` of width 384."""
 ON_GPU = "run times can only be predicted for a CPU, and this run uses a GPU"
 """Why there is no forecast."""
 QUERY_TOKENS = 20
@@ -120,6 +122,8 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
         beside += BM25_SEARCH * scale.passages * _asked(scale, "train", "dev", "test")
     if step == "evaluate":
         beside += EVALUATED * _asked(scale, "test")
+    if step == "train-projection":
+        beside += PROJECTED * config.max_steps * min(scale.passages, config.passages_at_once)
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
     weights = WRITER_WEIGHTS if step in ("train-generator", "generate-queries") else scale.weights
@@ -267,6 +271,7 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "score-pairs": _scored("train", "dev"),
     "score-shard": _scored("train", "dev"),
     "rerank": _scored("dev", "test"),
+    "train-projection": _queries("train", "dev"),
     "average": _averages,
     "hybrid": _queries("dev"),
     "select-best": _queries("dev"),

@@ -51,6 +51,12 @@ def _fused_teacher() -> Use:
     return Use("teacher", "score-pairs", CORPUS | {"negatives": "mine_2/negatives"} | searched)
 
 
+def _projected() -> tuple[Use, ...]:
+    """Retriever 2 with a linear layer that learned from all passages at once."""
+    inputs = CORPUS | {"encoder": "retriever_2/retriever", "old_index": "retriever_2_index/index"}
+    return (Use("projected", "train-projection", inputs), *dense("projected", "projected/retriever"))
+
+
 def _averaged(start: str) -> tuple[Use, ...]:
     """The average of the distilled retriever's weights with those of an earlier model."""
     inputs = CORPUS | {"start": start, "trained": "distilled/retriever", "negatives": "mine_2/negatives"}
@@ -184,6 +190,7 @@ LABELLED = {
     "retriever_2": (
         _mine("mine_2", "retriever_1/retriever"),
         *_train("retriever_2", "mine_2", "retriever_1/retriever"),
+        *_projected(),
     ),
     "distillation": (
         _fused_teacher(),
@@ -191,18 +198,19 @@ LABELLED = {
         *_averaged(START),
     ),
     **_last(
-        ("retriever_1", "retriever_2", "distilled", "averaged"),
+        ("retriever_1", "retriever_2", "projected", "distilled", "averaged"),
         (
             "bm25",
             "zero_shot_run",
             "retriever_1_run",
             "retriever_2_run",
+            "projected_run",
             "distilled_run",
             "averaged_run",
             "zero_shot_hybrid_run",
             "best_run",
         ),
-        ("retriever_1", "retriever_2", "distilled"),
+        ("retriever_1", "retriever_2", "projected", "distilled"),
     ),
 }
 """For a base model that is already a retriever, and at least a few hundred questions."""

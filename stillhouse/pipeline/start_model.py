@@ -25,7 +25,7 @@ HUB_SECONDS = 10.0
 """How long to wait for the hub to answer."""
 TEXTS_READ = 100
 """The passages that show whether a tokenizer suits them."""
-SEARCHES = {"train-retriever", "train-query-encoder", "average", "select-best"}
+SEARCHES = {"train-retriever", "train-query-encoder", "train-projection", "average", "select-best"}
 """The steps that write retrievers."""
 
 

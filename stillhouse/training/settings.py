@@ -295,3 +295,17 @@ class QueryTrainingConfig(TrainingConfig):
     )
     patience: int | None = patience_setting()
     eval_queries: int | None = same_setting(DevRankingConfig, "eval_queries")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionTrainingConfig(TrainingConfig):
+    """The loss of a matrix on fixed vectors, and how long it trains."""
+
+    epochs: float | None = setting(20.0, "passes over the training queries; null = only max_steps counts", minimum=0)
+    max_steps: int | None = setting(400, "stop after this many steps; null = after the epochs", minimum=1)
+    batch_size: int = setting(32, "queries per step", minimum=1)
+    learning_rate: float = setting(3e-4, "peak learning rate of AdamW", minimum=0)
+    temperature: float = setting(0.05, "divide scores by this", minimum=1e-6)
+    passages_at_once: int = setting(
+        16_384, "passages used as negatives in a step: the whole index if it is no larger, else a new sample", minimum=1
+    )

@@ -23,6 +23,7 @@ MODULES = (
     "read_negatives",
     "train_retriever",
     "train_query_encoder",
+    "train_projection",
     "average",
     "encode",
     "index",

@@ -44,7 +44,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.query_training import train_query_tower
     from stillhouse.training.teacher import Teacher
 
-    refuse_another_model(inputs)
+    refuse_another_model(STEP.name, inputs)
     corpus = Corpus.open(inputs["corpus"])
     encoder, imitation = BiEncoder.load(inputs["encoder"], towers="separate"), None
     if config.layers or "small" in inputs:
@@ -104,15 +104,14 @@ def _smaller(
     return encoder, Imitation(encoder, texts, vectors_ND, config.batch_size, config.seed, device)
 
 
-def refuse_another_model(inputs: Paths) -> None:
+def refuse_another_model(step: str, inputs: Paths) -> None:
     """Refuses an index that was made by another model than the one to start from."""
     from stillhouse.pipeline.steps.execute import manifest_of
 
     made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
     if made_by != manifest_of(inputs["encoder"], "model").digest:
         raise InputError(
-            "train-query-encoder: --old-index was made by another model than --encoder; run `stillhouse index` with "
-            "this one"
+            f"{step}: --old-index was made by another model than --encoder; run `stillhouse index` with this one"
         )
 
 

@@ -1,0 +1,49 @@
+"""Step `train-projection`: trains a linear layer on top of a retriever, with all passages as negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stillhouse.core.context import Context
+from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.train_query_encoder import refuse_another_model
+from stillhouse.training.settings import ProjectionTrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(ProjectionTrainingConfig):
+    """The loss of a matrix on fixed vectors, and how long it trains."""
+
+
+def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+    from stillhouse.core.curves import describe, metrics_of, write_curves
+    from stillhouse.corpus.store import Corpus
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.models.linear_map import multiply_vectors
+    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.training.projection_training import train_projection
+
+    refuse_another_model(STEP.name, inputs)
+    encoder, corpus = BiEncoder.load(inputs["encoder"]), Corpus.open(inputs["corpus"])
+    matrix_DD, rows = train_projection(encoder, VectorIndex(inputs["old_index"]), corpus, config, context)
+    multiply_vectors(encoder, matrix_DD)
+    encoder.save(outputs["retriever"])
+    write_curves(outputs["curves"], rows)
+    return Report(describe(rows), metrics=metrics_of(rows))
+
+
+STEP = Step(
+    "train-projection",
+    "trains a linear layer on a retriever's vectors in seconds, with all passages as negatives",
+    Config,
+    inputs=(
+        Port("corpus", "the corpus folder"),
+        Port("encoder", "the bi-encoder to start from", kind="model"),
+        Port("old_index", "its index of the corpus", agrees_on=("corpus",)),
+    ),
+    outputs=(
+        Port("retriever", "the bi-encoder with the layer", kind="model"),
+        Port("curves", "training and held-out loss"),
+    ),
+    run=run,
+)

@@ -1,0 +1,118 @@
+"""Training a square matrix on top of a retriever's vectors, with all passages as negatives, in seconds.
+
+The vectors of passages come from an index and those of queries are computed once, so that a step is two matrix
+products. The matrix begins as the identity. It learns from the same labels as a retriever, but sees every passage in
+every step; what it learns best is which passages answer, where later queries have the same answers as train queries
+(docs/findings.md).
+
+Shape suffixes: B queries of a step, N passages of a step, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from stillhouse.core.arrays import chunks
+from stillhouse.core.context import Context
+from stillhouse.core.curves import CurveRow
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.store import Corpus
+from stillhouse.models.encoder import BiEncoder, encode
+from stillhouse.models.pooling import normalized
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.search.dense import check_index, check_width
+from stillhouse.search.vector_index import VectorIndex
+from stillhouse.training.batches import epoch_batches, steps_for
+from stillhouse.training.fixed_passages import FixedPassages, fixed_passages_loss
+from stillhouse.training.groups import NO_QUERIES
+from stillhouse.training.loop import train
+from stillhouse.training.settings import ProjectionTrainingConfig
+
+
+class Projection(nn.Module):
+    """`forward(vectors_BD) -> vectors_BD`: the vectors times a matrix (stored minus the identity)."""
+
+    def __init__(self, width: int, normalize: bool) -> None:
+        super().__init__()
+        self.change_DD = nn.Parameter(torch.zeros(width, width))
+        self.normalize = normalize
+
+    def forward(self, vectors_BD: Tensor) -> Tensor:
+        mapped_BD = vectors_BD + vectors_BD @ self.change_DD.T
+        return normalized(mapped_BD) if self.normalize else mapped_BD
+
+    def matrix_DD(self) -> Tensor:
+        """The matrix, float32, on the CPU."""
+        return torch.eye(len(self.change_DD)) + self.change_DD.detach().cpu()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The vectors of a split's judged queries, and the passages that they are ranked among."""
+
+    vectors_BD: Tensor
+    passages: FixedPassages
+
+    def loss(self, projection: Projection, queries_B: NDArray[np.int64], step: int, temperature: float) -> Tensor:
+        """The mean loss of some queries."""
+        targets = self.passages.targets(queries_B, step)
+        with torch.autocast(self.vectors_BD.device.type, enabled=False):
+            queries_BD = projection(self.vectors_BD[torch.from_numpy(queries_B).to(self.vectors_BD.device)])
+            scores_BN = queries_BD @ projection(targets.vectors_ND).T / temperature
+            return fixed_passages_loss(scores_BN, targets.right, targets.never_negative)
+
+
+def train_projection(
+    encoder: BiEncoder, index: VectorIndex, corpus: Corpus, config: ProjectionTrainingConfig, context: Context
+) -> tuple[Tensor, list[CurveRow]]:
+    """The matrix [D, D] of the step with the lowest loss on dev queries, and the curves.
+
+    `index` holds the passages' vectors of `encoder`. Raises `InputError` for an index of other passages or of another
+    width, and for a corpus without judged train or dev queries.
+    """
+    check_index(index, corpus)
+    check_width(encoder, index)
+    device = context.torch_device()
+    train_queries, dev_queries = (_asked(split, encoder, index, corpus, config, context) for split in ("train", "dev"))
+    projection = Projection(index.width, encoder.settings.normalize)
+    count, dev_count = len(train_queries.vectors_BD), len(dev_queries.vectors_BD)
+    batch = epoch_batches(count, config.batch_size, config.seed)
+    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
+
+    def batch_loss(step: int) -> Iterator[Tensor]:
+        yield train_queries.loss(projection, batch(step), step, config.temperature)
+
+    def heldout_loss() -> float:
+        parts = chunks(dev_count, config.batch_size)
+        places = (np.arange(dev_count)[part] for part in parts)
+        # Every held-out loss uses the sample of step 0, so all of them rank among the same passages.
+        losses = [len(part) * float(dev_queries.loss(projection, part, 0, config.temperature)) for part in places]
+        return sum(losses) / dev_count
+
+    rows = train(projection.to(device), batch_loss, heldout_loss, steps, config, context)
+    return projection.matrix_DD(), rows
+
+
+def _asked(
+    split: str,
+    encoder: BiEncoder,
+    index: VectorIndex,
+    corpus: Corpus,
+    config: ProjectionTrainingConfig,
+    context: Context,
+) -> Asked:
+    queries = corpus.queries_of(split)
+    queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
+    if not len(queries):
+        raise InputError(NO_QUERIES.format(split))
+    texts = encoder.queries(list(queries["text"]))
+    vectors_BD = encode(encoder, texts, context, f"encoding the {split} queries", InferenceConfig())
+    device = context.torch_device()
+    passages = FixedPassages(index, corpus, list(queries["query_id"]), config.passages_at_once, config.seed, device)
+    return Asked(torch.from_numpy(vectors_BD).to(device), passages)

@@ -11,7 +11,7 @@ from documented_commands import ROOT
 from stillhouse.corpus.schemas import SCHEMAS, SPARSE
 
 
-@pytest.mark.parametrize(("table", "schema"), (SCHEMAS | SPARSE).items())
+@pytest.mark.parametrize(("table", "schema"), {**SCHEMAS, **SPARSE}.items())
 def test_the_page_lists_the_columns_of_a_table(table: str, schema: pa.Schema) -> None:
     page = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
     [columns] = re.findall(rf"^\| `{table}\.parquet` \| ([^|]*) \|", page, re.MULTILINE)

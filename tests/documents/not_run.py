@@ -17,10 +17,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "pytest ": ("is a test itself", "every run of the tests"),
     "STILLHOUSE_TEST_DEVICE=cpu pytest ": ("is a test itself", "every run of the tests"),
     "STILLHOUSE_RECORD=yes pytest ": ("changes what a test compares with", "tests/survival/test_versions.py"),
-    "KUBECONFIG=": ("tests of a person's own cluster", "tests/kubeflow/pipelines/test_real_kubeflow.py"),
     "STILLHOUSE_ENGINE=ray://": (f"{CLUSTER} with KubeRay", "tests/manifests/test_ray_cluster.py: the address"),
-    "kubectl apply --server-side --dry-run=server -k": ("begins a command", "tests/manifests/test_overlays.py"),
-    "kubectl apply --server-side": ("begins a command", "tests/manifests/test_overlays.py"),
     "kubectl api-resources ": (CLUSTER, NAMES),
     "kubectl -n stillhouse create job ": (CLUSTER, NAMES),
     "kubectl -n stillhouse wait ": (CLUSTER, NAMES),
@@ -33,10 +30,8 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl -n kubeflow port-forward ": (CLUSTER, "tests/documents/test_kubeflow_page.py: what uses the port"),
     "kubectl port-forward ": (CLUSTER, "tests/documents/test_kubeflow_page.py: what uses the port"),
     "kubectl delete trainjob ": (CLUSTER, NAMES),
-    "kubectl describe nodes": (CLUSTER, "nothing: it is Kubernetes' own"),
     "kubectl label namespace ": (CLUSTER, NAMES),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
-    "dvc remote modify --local": ("begins a command", "tests/releases/test_remotes.py: keys of a remote"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),
     "stillhouse evaluate --corpus artifacts/ingest/corpus --run best=artifacts/best_run/run --run solr=": (
@@ -63,7 +58,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
         "tests/pipeline/steps/test_local_questions.py: both",
     ),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
-    "stillhouse run STAGE": ("stands for every stage", "tests/documents/test_workspace_pages.py: by DVC"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }
 EXACTLY = [start for start, (reason, _) in NOT_RUN.items() if reason == "begins a command"]

@@ -65,7 +65,7 @@ def test_settings_are_fixed_at_the_start_and_in_a_version(type_here: Type, kubef
 
 
 def test_runs_on_several_nodes_and_versions_of_one_s_own(type_here: Type, kubeflow: Api) -> None:
-    for heading in ("5. The first scheduled retraining", "Training on several nodes", "The queue"):
+    for heading in ("4. The first scheduled retraining", "Training on several nodes", "The queue"):
         type_here(section("docs/deploy.md", heading))
     assert len(kubeflow.runs) == 1 and kubeflow.uploaded
 

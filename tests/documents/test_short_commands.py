@@ -56,7 +56,6 @@ def test_a_workspace_has_a_remote_in_a_folder(terminal: Terminal) -> None:
     terminal.patch.chdir("search")
     terminal.type_all(section("docs/deploy.md", "A remote in a folder"))
     assert "url = /store/search" in Path(".dvc/config").read_text()
-    assert "FOLDER" in Path(".dvc/config.local").read_text()
 
 
 def test_a_folder_of_documents_becomes_a_corpus(terminal: Terminal, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ OVERHEAD = 1.0
 IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
 """Seconds to import the libraries that these steps are the first to use."""
 PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e-7}
-"""Seconds that a step without a model takes per token of the passages, as measured in runs of docs/findings-speed.md."""
+"""Seconds that a step without a model takes per token of the passages, measured in runs of docs/findings-speed.md."""
 BM25_SEARCH = 2.2e-8
 """Seconds for BM25 to score one passage for one query; the queries of all splits are searched."""
 EVALUATED = 3e-3

@@ -3,7 +3,7 @@
 It counts the products of the transformer's weights with tokens: two operations per weight and token in the forward
 pass, and twice as many again in the backward pass. Their speed is measured on a short product, in the precision and
 with the library that the step will use. The rest of a layer takes the same time in any precision and is estimated from
-the speed in fp32. docs/findings.md compares estimates with measured times. There are no estimates for a GPU.
+the speed in fp32. docs/findings-speed.md compares estimates with measured times. There are no estimates for a GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OVERHEAD = 1.0
 IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
 """Seconds to import the libraries that these steps are the first to use."""
 PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e-7}
-"""Seconds that a step without a model takes per token of the passages, as measured in runs of docs/findings.md."""
+"""Seconds that a step without a model takes per token of the passages, measured in runs of docs/findings-speed.md."""
 BM25_SEARCH = 2.2e-8
 """Seconds for BM25 to score one passage for one query; the queries of all splits are searched."""
 EVALUATED = 3e-3

@@ -206,7 +206,7 @@ def test_a_first_answer_imports_only_what_it_needs(
     tmp_path: Path,
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]],
 ) -> None:
-    """Imports take most of the time that a first answer may take; the figures are in docs/findings.md."""
+    """Imports take most of the time that a first answer may take; the figures are in docs/findings-speed.md."""
     retriever = saved(BiEncoder.load(tiny_model, pooling="mean", query_length=16), tmp_path / "retriever")
     inputs = {"corpus": small_corpus, "retriever": retriever}
     step = runs_of_steps(tmp_path)

@@ -3,7 +3,7 @@
 PyTorch, faiss and Arrow start a thread for every core of the machine, even in a pod that may use eight of sixty-four.
 And a thread that has finished its share spins until the others have, by default for milliseconds. If another program
 uses one of the cores, that time is lost at each of the thousands of meetings of a training step, which then takes up
-to eight times as long (docs/findings.md).
+to eight times as long (docs/findings-speed.md).
 """
 
 from __future__ import annotations

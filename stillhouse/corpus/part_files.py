@@ -24,7 +24,6 @@ from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.rows import (
     Answer,
-    Begins,
     LeftOut,
     Link,
     NotProse,
@@ -36,9 +35,7 @@ from stillhouse.corpus.sources.rows import (
 )
 from stillhouse.corpus.taken_passages import COLUMNS, TakenPassages, articles_of
 
-ROWS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Answer, Begins, LeftOut, Link, NotProse, Qrel, Query, Rejected)
-}
+ROWS: dict[str, Any] = {kind.__name__: kind for kind in (Answer, LeftOut, Link, NotProse, Qrel, Query, Rejected)}
 DIGESTS = ("id_high", "id_low", "article_high", "article_low", "content")
 PASSAGES = pa.schema(
     [
@@ -99,30 +96,11 @@ def _batch(kept: list[tuple[int, Passage]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns | dict(zip(DIGESTS, digests)), schema=PASSAGES)
 
 
-def rows_of_part(folder: Path, passages: TakenPassages, articles: set[str]) -> Iterator[Row]:
+def rows_of_part(folder: Path, passages: TakenPassages) -> Iterator[Row]:
     """Adds the passages of a part to those of earlier parts. Yields the other rows in order, and a `Rejected` for each
-    passage with the id of an earlier one and for each article of an earlier part.
-
-    `articles` are the sound articles that earlier parts announced with `Begins`; those of this part are added.
+    passage with the id of an earlier one.
     """
-    again: dict[int, Begins] = {}
-    for at, row in _others(folder):
-        if isinstance(row, Begins):
-            if row.id in articles:
-                again[at] = row
-            elif row.sound:
-                articles.add(row.id)
-    # The rows of these articles, as places [begin, end), ascending.
-    edges = np.array([edge for at, row in again.items() for edge in (at + 1, at + 1 + row.rows)], dtype=np.int64)
-
-    def others() -> Iterator[Placed]:
-        for at, row in _others(folder):
-            if at in again and isinstance(row, Begins):
-                yield at, Rejected("passage", row.id, row.reason, row.where, row.content)
-            elif not isinstance(row, Begins) and not _within(at, edges):
-                yield at, row
-
-    merged = heapq.merge(others(), _add_passages(folder, passages, edges), key=itemgetter(0))
+    merged = heapq.merge(_others(folder), _add_passages(folder, passages), key=itemgetter(0))
     return (row for _, row in merged)
 
 
@@ -134,18 +112,11 @@ def _others(folder: Path) -> Iterator[Placed]:
             yield at, ROWS[kind](*fields)
 
 
-def _within(at: Any, edges: NDArray[np.int64]) -> Any:
-    """Whether places are in one of the stretches [begin, end) whose edges these are."""
-    return np.searchsorted(edges, at, side="right") % 2 == 1
-
-
-def _add_passages(folder: Path, passages: TakenPassages, edges: NDArray[np.int64]) -> Iterator[Placed]:
-    """Adds a part's passages, except those between `edges`. Yields the ones that were rejected."""
+def _add_passages(folder: Path, passages: TakenPassages) -> Iterator[Placed]:
+    """Adds a part's passages. Yields the ones that were rejected."""
     with pa.OSFile(str(folder / "passages.arrow"), "rb") as source, pa.ipc.open_file(source) as file:
         for number in range(file.num_record_batches):
-            batch = file.get_batch(number)
-            gone_B = _within(batch.column("at").to_numpy(), edges)
-            rows = pa.Table.from_batches([batch.filter(pa.array(~gone_B))])
+            rows = pa.Table.from_batches([file.get_batch(number)])
             reasons = passages.add_rows(
                 rows.select(COLUMNS),
                 _digests(rows, "id"),

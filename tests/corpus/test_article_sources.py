@@ -127,7 +127,6 @@ BROKEN = {
     "heading": ({"_id": "x", "sections": [{"heading": 3, "paragraphs": ["p"]}]}, "heading is not text"),
     "no paragraph": ({"_id": "x", "sections": []}, "article without a paragraph"),
     "links": ({"_id": "x", "sections": [{"paragraphs": ["p"]}], "links": [1]}, "a link is not text"),
-    "twice": (ARTICLE, "duplicate article id"),
 }
 
 

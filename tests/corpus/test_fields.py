@@ -62,7 +62,7 @@ def test_parts_give_the_same_fields(tmp_path: Path) -> None:
     rows = [passage(number, name=f"n{number}") if number > 700 else passage(number) for number in range(2_000)]
     whole = written(tmp_path, rows)
     halves = [Part(partial(list, rows[:900])), Part(partial(list, rows[900:]))]
-    source = Source("jsonl", {}, lambda: iter(rows), parts=lambda size, each: halves)
+    source = Source("jsonl", {}, lambda size, each: halves)
     (tmp_path / "parts").mkdir()
     corpus = clean_parts(source, Several(map, tmp_path / "work"), tmp_path / "parts" / "passages.parquet")
     corpus.passages.fields.write_typed(tmp_path / "parts", len(corpus.passages))

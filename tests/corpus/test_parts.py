@@ -97,26 +97,6 @@ def test_tab_separated_rows_over_several_lines(lines: list[bytes], part_bytes: i
         hold(write(Path(folder), {name: joined([b"id\ttext\ttitle", *lines], b"\n", True)}), part_bytes)
 
 
-ARTICLE = st.builds(
-    lambda id, texts, links: json.dumps({"_id": id, "sections": [{"paragraphs": texts}], "links": links}).encode(),
-    st.sampled_from("ab"),
-    st.lists(st.sampled_from(["x", "y", " ", 7]), max_size=3),
-    st.lists(st.sampled_from("abc"), max_size=2),
-)
-SOUND = b'{"_id": "a", "sections": [{"paragraphs": ["x"]}]}'
-FIRST, LACKING = SOUND.replace(b'"a"', b'"b"'), b'{"_id": "a"}'
-BROKEN = st.sampled_from([LACKING, b'{"_id": "b", "sections": 1}', b"no", b'{"title": "t"}', b""])
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(ARTICLE | BROKEN, max_size=9), SIZES)
-@example([FIRST, LACKING, SOUND, SOUND, LACKING], 1)
-def test_articles_that_recur_in_another_part(lines: list[bytes], part_bytes: int) -> None:
-    """A repeated article is one reject, whatever it contains; a broken article does not count as the first."""
-    with tempfile.TemporaryDirectory() as folder:
-        hold(write(Path(folder), {"articles.jsonl": joined(lines, b"\n", True)}), part_bytes)
-
-
 @FEW
 @given(
     st.lists(

@@ -15,27 +15,25 @@ from stillhouse.corpus.sources.lines import (
     IllTyped,
     find_file,
     identifier,
+    made_of,
     placed,
     read_objects,
-    shown_id,
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
-    Begins,
     Link,
     Passage,
     Rejected,
     Row,
     Source,
 )
-from stillhouse.corpus.sources.spans import WHOLE, Span
+from stillhouse.corpus.sources.spans import Span
 
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
 _READ = (*ARTICLE_ID, "title", "sections", "links")
-DUPLICATE = "duplicate article id"
 
 
 def open_article_jsonl(location: Path, options: Options) -> Source:
@@ -48,29 +46,13 @@ def open_article_jsonl(location: Path, options: Options) -> Source:
 
 
 def _read_articles(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
-    seen: set[str] = set()
-    for fields in read_objects(path, path.name, span):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        sound, begun = True, ""
-        try:
-            id = identifier(fields, ARTICLE_ID)
-            if id in seen:
-                raise IllTyped(DUPLICATE)
-            begun = id
-            rows = list(_article_rows(id, fields, kept_fields(names, fields)))
-            seen.add(id)
-        except IllTyped as reason:
-            sound = False
-            rows = [Rejected("passage", shown_id(fields, ARTICLE_ID), str(reason), fields.where, fields.content)]
-        if begun and span != WHOLE:
-            yield Begins(begun, len(rows), sound, DUPLICATE, fields.where, fields.content)
-        yield from rows
+    rows = read_objects(path, path.name, span)
+    return made_of(rows, "passage", ARTICLE_ID, lambda fields: list(_article_rows(names, fields)))
 
 
-def _article_rows(id: str, fields: Fields, kept: dict[str, Any] | None) -> Iterator[Row]:
+def _article_rows(names: tuple[str, ...], fields: Fields) -> Iterator[Row]:
     """The paragraphs of an article, each a passage `<id>#<k>`, and its links. Raises `IllTyped` for a wrong shape."""
+    id, kept = identifier(fields, ARTICLE_ID), kept_fields(names, fields)
     title = text_field(fields, "title", optional=True)
     position = 0
     for section in _list(fields, "sections"):

@@ -67,21 +67,16 @@ def open_article_tree(
         # A target outside the tree keeps its path, so that cleaning can report it.
         return row._replace(target=ids.get(row.target, row.target)) if isinstance(row, Link) else row
 
-    def rows() -> Iterator[Row]:
-        yield from found.rejected
-        yield from map(linked, _read_articles(options.fields, articles()))
-        yield from read_labels(labels)
-
-    def parts(size: int, each: Each) -> list[Part]:
-        of_articles = [
-            Part(partial(_read_articles, options.fields, some), linked) for some in _together(articles(), size)
-        ]
-        return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
+    def parts(size: int, each: Each) -> Iterator[Part]:
+        yield Part(partial(list, found.rejected))
+        for some in _together(articles(), size):
+            yield Part(partial(_read_articles, options.fields, some), linked)
+        yield Part(partial(read_labels, labels))
 
     counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
     notes = [f"files by kind: {counts}"] if len(kinds) > 1 else []
     notes += _front_not_kept(options.fields, files.values())
-    return Source(format, files | labels, rows, notes=tuple(notes), parts=parts, cells=True)
+    return Source(format, files | labels, parts, notes=tuple(notes), cells=True)
 
 
 def _front_not_kept(names: Sequence[str], files: Iterable[Path]) -> tuple[str, ...]:

@@ -63,11 +63,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
     def rows() -> Iterator[Row]:
         # Positives without an id: text of the positive → the qrels that wait for a passage with this text.
         waiting: dict[str, list[Qrel]] = {}
-        asked: set[tuple[str, str]] = set()
-        for path in training:
-            yield from _read_training(path, options, waiting, asked)
-        for path in questions:
-            yield from _read_questions(path, options, asked)
+        yield from _read_asked(training, questions, options, waiting)
         yield from _read_passages(passages[0], waiting)
         for qrels in waiting.values():
             for row in qrels:
@@ -75,21 +71,25 @@ def open_dpr(folder: Path, options: Options) -> Source:
 
     def parts(size: int, each: Each) -> list[Part]:
         waiting: dict[str, list[Qrel]] = {}
-        for path in training:
+        spans = divide(passages[0], size, each, is_row_by_itself)
+        for path in training if len(spans) > 1 else ():
             for _ in _read_training(path, options, waiting, set()):
                 if waiting:  # any passage may have the text of a positive without an id
                     return [Part(rows)]
-        spans = divide(passages[0], size, each, is_row_by_itself)
-        asking = Part(partial(_read_asked, training, questions, options))
+        if len(spans) == 1:
+            return [Part(rows)]
+        asking = Part(partial(_read_asked, training, questions, options, {}))
         return [asking, *(Part(partial(_read_passages, passages[0], {}, span)) for span in spans)]
 
-    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, rows, parts=parts)
+    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, parts)
 
 
-def _read_asked(training: Sequence[Path], questions: Sequence[Path], options: Options) -> Iterator[Row]:
+def _read_asked(
+    training: Sequence[Path], questions: Sequence[Path], options: Options, waiting: dict[str, list[Qrel]]
+) -> Iterator[Row]:
     asked: set[tuple[str, str]] = set()
     for path in training:
-        yield from _read_training(path, options, {}, asked)
+        yield from _read_training(path, options, waiting, asked)
     for path in questions:
         yield from _read_questions(path, options, asked)
 

@@ -53,22 +53,19 @@ def open_msmarco(folder: Path, options: Options) -> Source:
     titles = [path for name in TITLES if (path := find_file(folder, name))][:1]
     labels = _find_labels(folder)
 
-    def rows() -> Iterator[Row]:
+    def titled() -> Iterator[Row]:  # any passage may have any title
         names: dict[str, str] = {}
         for path in titles:
             yield from _read_titles(path, names)
         yield from _read_passages(collection, names)
-        yield from _read_labels(labels)
 
     def parts(size: int, each: Each) -> list[Part]:
-        if titles:  # any passage may have any title
-            return [Part(rows)]
         spans = divide(collection, size, each)
         passages = [Part(partial(_read_passages, collection, {}, span)) for span in spans]
-        return [*passages, Part(partial(_read_labels, labels))]
+        return [*([Part(titled)] if titles else passages), Part(partial(_read_labels, labels))]
 
     paths = [collection, *titles, *(path for kind in ("queries", "qrels") for path, _ in labels[kind])]
-    return Source(MSMARCO, {path.name: path for path in paths}, rows, parts=parts)
+    return Source(MSMARCO, {path.name: path for path in paths}, parts)
 
 
 def _read_labels(labels: Mapping[str, Sequence[tuple[Path, str]]]) -> Iterator[Row]:

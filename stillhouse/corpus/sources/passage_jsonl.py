@@ -9,9 +9,9 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import labelled_lines
-from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Passage, Row, Source
 from stillhouse.corpus.sources.spans import Span
 
 BEIR = "beir"
@@ -41,17 +41,12 @@ def _open(format: str, path: Path, options: Options) -> Source:
 
 
 def _read_passages(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
-    for fields in read_objects(path, path.name, span):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        try:
-            id = identifier(fields, PASSAGE_ID)
-            title, text = text_field(fields, "title", optional=True), text_field(fields, "text")
-        except IllTyped as reason:
-            yield Rejected("passage", shown_id(fields, PASSAGE_ID), str(reason), fields.where, fields.content)
-            continue
+    def passage(fields: Fields) -> tuple[Passage]:
+        id = identifier(fields, PASSAGE_ID)
+        title, text = text_field(fields, "title", optional=True), text_field(fields, "text")
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.
-        yield Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields))
+        return (Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields)),)
+
+    return made_of(read_objects(path, path.name, span), "passage", PASSAGE_ID, passage)

@@ -13,7 +13,18 @@ from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed, shown_id, spaceless, text_field
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Answer,
+    LeftOut,
+    Passage,
+    Qrel,
+    Query,
+    Rejected,
+    Row,
+    Source,
+    whole,
+)
 from stillhouse.corpus.sources.split_names import split_in
 
 SQUAD = "squad"
@@ -42,7 +53,7 @@ def open_squad(location: Path, options: Options) -> Source:
             for number, article in enumerate(articles, start=1):
                 yield from _read_article(article, split, paragraphs, f"{path.name}:article {number}")
 
-    return Source(SQUAD, {path.name: path for path in paths}, rows)
+    return Source(SQUAD, {path.name: path for path in paths}, whole(rows))
 
 
 def squad_paths(location: Path) -> list[Path]:

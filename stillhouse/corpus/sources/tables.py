@@ -93,10 +93,6 @@ def open_tables(location: Path, options: Options) -> Source:
         raise InputError(f"columns: {location} has no table {unused[0]}; leave out its columns")
 
     delimiters = _delimiters_of(files, chosen)
-
-    def rows() -> Iterator[Row]:
-        return _read_files(files, chosen, delimiters, options)
-
     notes = [
         f"{file.name} has {DELIMITERS[delimiters[file.name]]} between its cells"
         for file in files
@@ -116,7 +112,7 @@ def open_tables(location: Path, options: Options) -> Source:
     notes += _not_kept(passages[0], chosen, delimiters, options.fields)
     read = {file.name: file.path for file in files} | {path.name: path for path in fields_beside(passages[0].path)}
     cells = any(file.name in delimiters for file in passages)
-    return Source(TABLES, read, rows, notes=tuple(notes), parts=parts, cells=cells)
+    return Source(TABLES, read, parts, notes=tuple(notes), cells=cells)
 
 
 def _not_kept(

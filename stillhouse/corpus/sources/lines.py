@@ -165,14 +165,14 @@ def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:
 
 
 def made_of(
-    objects: Iterable[Fields | Rejected],
+    objects: Iterable[Fields | T | Rejected],
     kind: str,
     ids: tuple[str, ...],
     make: Callable[[Fields], Iterable[T]],
 ) -> Iterator[T | Rejected]:
     """What `make` makes of each object; if it raises `IllTyped`, the object is rejected as a row of this kind."""
     for fields in objects:
-        if isinstance(fields, Rejected):
+        if not isinstance(fields, Fields):
             yield fields
             continue
         try:

@@ -15,7 +15,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
-from stillhouse.corpus.sources.cells import TAB, is_row_by_itself, read_cells
+from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
 from stillhouse.corpus.sources.kept_fields import fields_beside, first_not_kept, not_kept, with_fields
 from stillhouse.corpus.sources.lines import (
     LONGEST,
@@ -23,6 +23,7 @@ from stillhouse.corpus.sources.lines import (
     Fields,
     IllTyped,
     identifier,
+    made_of,
     placed,
     read_objects,
     shown_id,
@@ -54,14 +55,12 @@ from stillhouse.corpus.sources.table_columns import FIELD, find_columns, named_c
 from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
 
 TABLES = "tables"
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-"""The possible delimiters of cells, with their names."""
 _EXPECTED = {".csv": ",", ".tsv": "\t"}
 PLAIN = " "
 """Stands for the delimiter of qrels without names of columns."""
 
-_WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
-"""A whole number in the form that some tables use: 1.0."""
+_POSITION = re.compile(r"\s*([0-9]{1,9})(\.0*)?\s*")
+"""Some tables write a whole number as 1.0."""
 
 _IDS_SHOWN = ("id", "query", "source")
 """The columns to identify a rejected row by; it shows the first that exists."""
@@ -122,7 +121,7 @@ def _not_kept(
     if _is_json(file):
         return first_not_kept(file.path, names, read)
     if file.name in delimiters:
-        return not_kept(names, _header(file, delimiters[file.name]), read)
+        return not_kept(names, header_of(file.path, file.name, delimiters[file.name]), read)
     try:
         with open_parquet(file.path) as opened:
             return not_kept(names, opened.schema_arrow.names, read)
@@ -163,8 +162,7 @@ def _read_passages(
     file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None
 ) -> Iterator[Row]:
     """The rows of a part of a file of passages, which depend on no other file and no option."""
-    for fields in _read(file, chosen, delimiter, stretch):
-        yield from _row(file, fields, Options(), set()) if isinstance(fields, Fields) else (fields,)
+    return _rows(file, _read(file, chosen, delimiter, stretch), Options(), set())
 
 
 def read_tables(files: Sequence[TableOfFile]) -> Iterator[Row]:
@@ -182,9 +180,8 @@ def _read_files(
     for file in files:
         if delimiters.get(file.name) == PLAIN:
             yield from read_qrels(file.path, file.name, file.split)
-            continue
-        for fields in _read(file, chosen, delimiters.get(file.name, "")):
-            yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
+        else:
+            yield from _rows(file, _read(file, chosen, delimiters.get(file.name, "")), options, made)
 
 
 def _read(
@@ -196,26 +193,13 @@ def _read(
     if not delimiter:
         yield from _read_parquet(file, chosen, stretch if isinstance(stretch, range) else None)
         return
-    places: dict[str, int] = {}
-    header: list[str] = []
+    names = find_columns(file, header_of(file.path, file.name, delimiter), chosen)
     span = stretch if isinstance(stretch, Span) else WHOLE
-    if not span.is_first:
-        header = _header(file, delimiter)
-        places = {column: header.index(name) for column, name in find_columns(file, header, chosen).items()}
-    for row in read_cells(file.path, file.name, delimiter, span):
+    for row in read_named_cells(file.path, file.name, delimiter, _kind(file), span):
         if isinstance(row, Rejected):
             yield row
-            continue
-        number, cells = row
-        where, content = f"{file.name}:{number}", str(cells)[:CONTENT_LENGTH]
-        if not header:
-            header = cells
-            places = {column: header.index(name) for column, name in find_columns(file, header, chosen).items()}
-        elif len(cells) != len(header):
-            reason = f"not as many columns as the first row ({len(header)})"
-            yield Rejected(_kind(file), cells[0], reason, where, content)
         else:
-            yield placed({column: cells[place] for column, place in places.items()}, where, content)
+            yield placed({column: row[name] for column, name in names.items()}, row.where, row.text)
 
 
 def _is_json(file: TableOfFile) -> bool:
@@ -232,11 +216,6 @@ def _read_json(file: TableOfFile, chosen: Mapping[tuple[str, str], str], span: S
         named = {column: [name for name in names if name in fields] for column, names in columns.items()}
         values = {column: fields[names[0]] for column, names in named.items() if names}
         yield placed(values, fields.where, fields.text)
-
-
-def _header(file: TableOfFile, delimiter: str) -> list[str]:
-    rows = read_cells(file.path, file.name, delimiter)
-    return next((row[1] for row in rows if not isinstance(row, Rejected)), [])
 
 
 def _expected(file: TableOfFile) -> str:
@@ -259,7 +238,7 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     """
     widest = 1, _expected(file)
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
-        header = _header(file, delimiter)
+        header = header_of(file.path, file.name, delimiter)
         try:
             find_columns(file, header, chosen)
         except InputError:
@@ -317,51 +296,54 @@ def _kind(file: TableOfFile) -> str:
     return {"queries": "query", "unjudged": "query", "not_prose": "passage"}.get(file.table, file.table[:-1])
 
 
-def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
-    """The row of a table. `made` collects the ids of queries that were made from a corpus."""
+def _rows(
+    file: TableOfFile, read: Iterable[Fields | Passage | Rejected], options: Options, made: set[str]
+) -> Iterator[Row]:
+    """The rows of a table. `made` collects the ids of queries that were made from a corpus."""
+    return made_of(read, _kind(file), _IDS_SHOWN, partial(_row, file, options, made))
+
+
+def _row(file: TableOfFile, options: Options, made: set[str], fields: Fields) -> Iterator[Row]:
     kind, where = _kind(file), fields.where
-    try:
-        if file.table == "passages":
-            id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
-            # In a table without articles, each passage is its own article.
-            article = article if "article_id" in fields else id
-            kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
-            yield Passage(
-                id,
-                _optional(fields, "title"),
-                text_field(fields, "text"),
-                article,
-                _optional(fields, "section"),
-                _position(fields),
-                where,
-                kept or None,
-            )
-        elif file.table == "not_prose":
-            if (named := _optional(fields, "kind")) not in NOT_PROSE:
-                raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")
-            yield NotProse(identifier(fields, ("id",)), named, where)
-        elif file.table == "links":
-            yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
-        elif file.table in ("queries", "unjudged"):
-            id, text = identifier(fields, ("id",)), text_field(fields, "text")
-            if (origin := _optional(fields, "origin")) not in ("", SOURCE):
-                made.add(id)
-                yield LeftOut(kind, f"made of its corpus ({origin})")
-            else:
-                yield Query(id, text, where)
+    if file.table == "passages":
+        id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
+        # In a table without articles, each passage is its own article.
+        article = article if "article_id" in fields else id
+        kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
+        yield Passage(
+            id,
+            _optional(fields, "title"),
+            text_field(fields, "text"),
+            article,
+            _optional(fields, "section"),
+            _position(fields),
+            where,
+            kept or None,
+        )
+    elif file.table == "not_prose":
+        if (named := _optional(fields, "kind")) not in NOT_PROSE:
+            raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")
+        yield NotProse(identifier(fields, ("id",)), named, where)
+    elif file.table == "links":
+        yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
+    elif file.table in ("queries", "unjudged"):
+        id, text = identifier(fields, ("id",)), text_field(fields, "text")
+        if (origin := _optional(fields, "origin")) not in ("", SOURCE):
+            made.add(id)
+            yield LeftOut(kind, f"made of its corpus ({origin})")
         else:
-            query, split = identifier(fields, ("query",)), _split(file, fields)
-            if query in made:
-                yield LeftOut(kind, "its query is made of its corpus")
-            elif file.table == "qrels":
-                passage = identifier(fields, ("passage",))
-                yield Qrel(query, passage, _number(fields.get("relevance", 1)), split, where)
-            else:
-                assumed = TEXT if options.answer_kind == AUTO else options.answer_kind
-                answer = text_field(fields, "answer")
-                yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
-    except IllTyped as reason:
-        yield Rejected(kind, shown_id(fields, _IDS_SHOWN), str(reason), where, fields.content)
+            yield Query(id, text, where)
+    else:
+        query, split = identifier(fields, ("query",)), _split(file, fields)
+        if query in made:
+            yield LeftOut(kind, "its query is made of its corpus")
+        elif file.table == "qrels":
+            passage = identifier(fields, ("passage",))
+            yield Qrel(query, passage, str(fields.get("relevance", 1)), split, where)
+        else:
+            assumed = TEXT if options.answer_kind == AUTO else options.answer_kind
+            answer = text_field(fields, "answer")
+            yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
 
 
 def _optional(fields: Fields, name: str) -> str:
@@ -369,20 +351,12 @@ def _optional(fields: Fields, name: str) -> str:
     return str(value) if isinstance(value, int) else text_field(fields, name, optional=True)
 
 
-def _number(value: object) -> str:
-    """A number as text; a whole number without a fraction."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    whole = _WHOLE_WITH_FRACTION.fullmatch(str(value))
-    return whole[1] if whole else str(value)
-
-
 def _position(fields: Fields) -> int:
     value = fields.get("position")
-    text = "0" if value is None else _number(value).strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    found = _POSITION.fullmatch("0" if value is None else str(value))
+    if not found:
         raise IllTyped("position is not a whole number from 0")
-    return int(text)
+    return int(found[1])
 
 
 def _split(file: TableOfFile, fields: Fields) -> str:

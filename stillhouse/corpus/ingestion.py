@@ -135,7 +135,7 @@ def ingest_source(
         parts = [made.queries if made else mixed, generated.queries if generated else (), added]
         for name, columns in tables_of(corpus, [query for part in parts for query in part]).items():
             write_table(folder, name, columns)
-        fields = corpus.passages.fields.write_typed(folder, len(corpus.passages), source.cells)
+        fields = corpus.passages.fields.write_typed(folder, source.cells)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)

@@ -184,7 +184,7 @@ class TakenPassages:
         path = self._file.path
         chosen = TakenPassages(path and path.with_name(f"{path.name}.kept"))
         begin = 0
-        for block, fields_B in zip(self.blocks(), self.fields.blocks(len(self))):
+        for block, fields_B in zip(self.blocks(), self.fields.blocks()):
             mask_B = pa.array(mask_P[begin : begin + len(block)])
             chosen._add(_passages(block.filter(mask_B)), fields_B.filter(mask_B))
             begin += len(block)

@@ -68,7 +68,7 @@ def fields_of(location: Path, folder: Path, names: tuple[str, ...] = NAMES, by_p
         if by_parts
         else clean(source.rows(), path)
     )
-    corpus.passages.fields.write_typed(folder, len(corpus.passages), source.cells)
+    corpus.passages.fields.write_typed(folder, source.cells)
     return pq.read_table(folder / "fields.parquet")
 
 

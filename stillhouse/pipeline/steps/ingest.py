@@ -12,7 +12,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
-from stillhouse.corpus.engine.choice import open_engine
+from stillhouse.corpus.engine.ray_engine import open_engine
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ from stillhouse.corpus.sources.spans import Span
 
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
-_READ = (*ARTICLE_ID, "title", "sections", "links")
 
 
 def open_article_jsonl(location: Path, options: Options) -> Source:
@@ -41,8 +40,7 @@ def open_article_jsonl(location: Path, options: Options) -> Source:
     path = location if location.is_file() else find_file(location, "articles.jsonl")
     if path is None:
         raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
-    read = partial(_read_articles, options.fields)
-    return labelled_lines(ARTICLE_JSONL, path, read, _READ, options.fields)
+    return labelled_lines(ARTICLE_JSONL, path, partial(_read_articles, options.fields))
 
 
 def _read_articles(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:

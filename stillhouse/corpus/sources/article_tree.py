@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,9 +12,9 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article
 from stillhouse.corpus.sources.document_article import DOCUMENTS, Documents
-from stillhouse.corpus.sources.front_matter import MOST, front_matter
+from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.html_article import read_page
-from stillhouse.corpus.sources.kept_fields import kept_fields, not_kept
+from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
@@ -75,19 +75,7 @@ def open_article_tree(
 
     counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
     notes = [f"files by kind: {counts}"] if len(kinds) > 1 else []
-    notes += _front_not_kept(options.fields, files.values())
     return Source(format, files | labels, parts, notes=tuple(notes), cells=True)
-
-
-def _front_not_kept(names: Sequence[str], files: Iterable[Path]) -> tuple[str, ...]:
-    """`not_kept` for the front matter of the first text."""
-    first = next((path for path in files if _suffix(path) in TEXTS), None)
-    if first is None:
-        return ()
-    with suppress(OSError), first.open(encoding="utf-8", errors="replace") as file:
-        if front := front_matter(file.read(MOST)):
-            return not_kept(names, front.others, ())
-    return ()
 
 
 def _suffix(path: Path) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.file_names import entries
-from stillhouse.corpus.sources.kept_fields import first_not_kept
 from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
@@ -83,13 +82,8 @@ def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
     return made_of(read_objects(path, name), "query", QUERY_ID, query)
 
 
-def labelled_lines(
-    format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]], keys: Sequence[str], names: Sequence[str]
-) -> Source:
-    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it.
-
-    `keys` are what it reads of each object, besides the fields `names`.
-    """
+def labelled_lines(format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]]) -> Source:
+    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it."""
     labels = find_labels(path.parent)
     labels.pop(path.name, None)
 
@@ -97,4 +91,4 @@ def labelled_lines(
         spans = divide(path, size, each)
         return [*(Part(partial(read, path, span)) for span in spans), Part(partial(read_labels, labels))]
 
-    return Source(format, {path.name: path} | labels, parts, notes=first_not_kept(path, names, keys))
+    return Source(format, {path.name: path} | labels, parts)

@@ -17,7 +17,6 @@ from stillhouse.corpus.sources.spans import Span
 BEIR = "beir"
 JSONL = "jsonl"
 PASSAGE_ID = ("_id", "id", "passage_id")
-_READ = (*PASSAGE_ID, "title", "text")
 
 
 def open_beir(folder: Path, options: Options) -> Source:
@@ -37,7 +36,7 @@ def open_jsonl(location: Path, options: Options) -> Source:
 
 
 def _open(format: str, path: Path, options: Options) -> Source:
-    return labelled_lines(format, path, partial(_read_passages, options.fields), _READ, options.fields)
+    return labelled_lines(format, path, partial(_read_passages, options.fields))
 
 
 def _read_passages(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:

@@ -62,12 +62,6 @@ def test_a_tree_becomes_passages_links_and_labels(tmp_path: Path) -> None:
     assert ("tea#4", "articles/tea.md:19") in {(row.id, row.where) for row in source.rows() if isinstance(row, Passage)}
 
 
-def test_the_tree_may_be_the_folder_itself(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"a.md": b"Text.\n", "b/c.md": b"# C\n\nMore.\n"})
-    corpus = clean(open_source(str(tmp_path)).rows())
-    assert list(corpus.passages) == ["a#1", "b/c#1"]
-
-
 @pytest.mark.parametrize(
     ("markdown", "text", "targets"),
     [
@@ -98,7 +92,7 @@ def test_links_are_replaced_by_their_text(markdown: str, text: str, targets: lis
 )
 @pytest.mark.timeout(20)
 def test_headings(line: str, heading: str, tmp_path: Path) -> None:
-    (tmp_path / "x.md").write_text(f"# First\n\n{line}\n\ntext\n")
+    (tmp_path / "x.txt").write_text(f"# First\n\n{line}\n\ntext\n")
     [passage] = open_source(str(tmp_path)).rows()
     assert isinstance(passage, Passage) and passage.section == heading
 
@@ -122,7 +116,7 @@ ARTICLE = {
 BROKEN = {
     "no sections": ({"_id": "x"}, "no sections"),
     "sections is text": ({"_id": "x", "sections": "s"}, "sections is not a list"),
-    "section is text": ({"_id": "x", "sections": ["s"]}, "a section is not an object"),
+    "section is text": ({"_id": "x", "sections": ["s"]}, "a section is not a JSON object"),
     "no paragraphs": ({"_id": "x", "sections": [{"heading": "h"}]}, "no paragraphs"),
     "heading": ({"_id": "x", "sections": [{"heading": 3, "paragraphs": ["p"]}]}, "heading is not text"),
     "no paragraph": ({"_id": "x", "sections": []}, "article without a paragraph"),
@@ -150,20 +144,6 @@ def test_article_jsonl(name: str, tmp_path: Path) -> None:
         ("link", "points to no article"),
         ("passage", reason),
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "format"),
-    [
-        ("corpus.jsonl", '{"_id": "1", "text": "x"}', "beir"),
-        ("passages.jsonl", '{"id": "1", "text": "x"}', "jsonl"),
-        ("articles.jsonl", json.dumps(ARTICLE), "article-jsonl"),
-        ("deep/readme.txt", "Text.", "article-tree"),
-    ],
-)
-def test_formats_are_recognised(name: str, content: str, format: str, tmp_path: Path) -> None:
-    write_tree(tmp_path, {name: content.encode()})
-    assert detect(tmp_path) == format
 
 
 def test_a_single_file_is_recognised_by_its_first_object(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.kept_fields import kept_fields
@@ -15,8 +14,9 @@ from stillhouse.corpus.sources.lines import (
     IllTyped,
     find_file,
     identifier,
+    list_field,
     made_of,
-    placed,
+    object_of,
     read_objects,
     text_field,
 )
@@ -53,11 +53,10 @@ def _article_rows(names: tuple[str, ...], fields: Fields) -> Iterator[Row]:
     id, kept = identifier(fields, ARTICLE_ID), kept_fields(names, fields)
     title = text_field(fields, "title", optional=True)
     position = 0
-    for section in _list(fields, "sections"):
-        if not isinstance(section, dict):
-            raise IllTyped("a section is not an object")
-        heading = text_field(placed(section), "heading", optional=True)
-        for paragraph in _list(section, "paragraphs"):
+    for section in list_field(fields, "sections"):
+        part = object_of(section, "a section is ")
+        heading = text_field(part, "heading", optional=True)
+        for paragraph in list_field(part, "paragraphs"):
             passage_id = f"{id}#{position + 1}"
             if isinstance(paragraph, str):
                 yield Passage(passage_id, title, paragraph, id, heading, position, fields.where, kept)
@@ -67,18 +66,7 @@ def _article_rows(names: tuple[str, ...], fields: Fields) -> Iterator[Row]:
             position += 1
     if position == 0:
         raise IllTyped("article without a paragraph")
-    for target in _list(fields, "links", optional=True):
+    for target in list_field(fields, "links", optional=True):
         if not isinstance(target, str):
             raise IllTyped("a link is not text")
         yield Link(id, target, fields.where)
-
-
-def _list(fields: dict[str, Any], name: str, *, optional: bool = False) -> list[Any]:
-    if name not in fields:
-        if optional:
-            return []
-        raise IllTyped(f"no {name}")
-    value = fields[name]
-    if not isinstance(value, list):
-        raise IllTyped(f"{name} is not a list")
-    return value

@@ -13,7 +13,7 @@ from stillhouse.corpus.answers import REGEX, TEXT
 from stillhouse.corpus.sources.cells import is_row_by_itself, read_cells
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.lines import IllTyped, identifier, placed, spaceless, text_field
+from stillhouse.corpus.sources.lines import IllTyped, identifier, list_field, object_of, placed, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
@@ -129,13 +129,9 @@ def _read_training(
         id, where = query_id(path, number), f"{path.name}:{number + 1}"
         content = str(element)[:CONTENT_LENGTH]
         try:
-            if not isinstance(element, dict):
-                raise IllTyped("not a JSON object")
-            fields = placed(element, where, content)
-            question = text_field(fields, "question")
-            answers, contexts = _texts(fields.get("answers", [])), fields.get("positive_ctxs")
-            if not isinstance(contexts, list):
-                raise IllTyped("positive_ctxs is not a list")
+            fields = object_of(element)
+            question, contexts = text_field(fields, "question"), list_field(fields, "positive_ctxs")
+            answers = _texts(fields.get("answers", []))
         except IllTyped as reason:
             yield Rejected("query", id, str(reason), where, content)
             continue
@@ -149,11 +145,9 @@ def _read_training(
 
 def _read_positive(context: object, qrel: Qrel, waiting: dict[str, list[Qrel]]) -> Iterator[Row]:
     try:
-        if not isinstance(context, dict):
-            raise IllTyped("positive is not a JSON object")
-        fields = placed(context)
-        if any(context.get(name) is not None for name in CONTEXT_ID):
-            known = placed({name: value for name, value in context.items() if value is not None})
+        fields = object_of(context, "positive is ")
+        known = placed({name: value for name, value in fields.items() if value is not None})
+        if any(name in known for name in CONTEXT_ID):
             yield qrel._replace(passage_id=identifier(known, CONTEXT_ID).removeprefix(PREFIX))
         else:
             waiting.setdefault(_words(text_field(fields, "text")), []).append(qrel)

@@ -164,6 +164,23 @@ def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:
     raise IllTyped(f"{name} is not text" if name in fields else f"no {name}")
 
 
+def list_field(fields: Fields, name: str, *, optional: bool = False) -> list[Any]:
+    """The list of a field; [] for an optional one that is missing or null. Raises `IllTyped`."""
+    value = fields.get(name)
+    if isinstance(value, list):
+        return value
+    if value is None and optional:
+        return []
+    raise IllTyped(f"{name} is not a list" if name in fields else f"no {name}")
+
+
+def object_of(value: object, what: str = "") -> Fields:
+    """A value of JSON as fields without a place. Raises `IllTyped` unless it is an object."""
+    if not isinstance(value, dict):
+        raise IllTyped(f"{what}not a JSON object")
+    return placed(value)
+
+
 def made_of(
     objects: Iterable[Fields | T | Rejected],
     kind: str,

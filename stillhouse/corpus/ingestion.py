@@ -163,18 +163,15 @@ def ingest_source(
     }
     if choices.added:
         facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
-    if documents:
-        facts["documents"] = len(documents)
-    if fields:
-        facts["fields"] = fields
-    if corpus.unjudged:
-        facts["unjudged"] = len(corpus.unjudged)
-    if corpus.not_prose:
-        facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
-    if not_made:
-        facts["pair_queries_not_made"] = not_made
-    if not_mixed:
-        facts["mixed_pairs_not_made"] = not_mixed
+    some = {
+        "documents": len(documents),
+        "fields": fields,
+        "unjudged": len(corpus.unjudged),
+        "not_prose": dict(sorted(Counter(corpus.not_prose.values()).items())),
+        "pair_queries_not_made": not_made,
+        "mixed_pairs_not_made": not_mixed,
+    }
+    facts |= {name: fact for name, fact in some.items() if fact}
     if made is not None:
         facts |= {
             "pair_tasks": "+".join(made.tasks),

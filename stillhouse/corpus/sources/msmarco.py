@@ -115,17 +115,15 @@ def _of(name: str) -> str:
     return found.group()[-2:] if found else ""
 
 
-def _read_rows(
-    path: Path, separator: str | None = "\t", most: int = -1, span: Span = WHOLE
-) -> Iterator[tuple[str, list[str]] | Rejected]:
+def _read_rows(path: Path, most: int = -1, span: Span = WHOLE) -> Iterator[tuple[str, list[str]] | Rejected]:
     """The lines of a file or a span of it as (where, cells), without a heading."""
     first = span.is_first
     for line in read_lines(path, path.name, span=span):
         if isinstance(line, Rejected):
             yield line
             continue
-        cells = line[1].split(separator, most)
-        is_heading, first = first and bool(cells) and cells[0] in HEADS, False
+        cells = line[1].split("\t", most)
+        is_heading, first = first and cells[0] in HEADS, False
         if not is_heading:
             yield f"{path.name}:{line[0]}", cells
 

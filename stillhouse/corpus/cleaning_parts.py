@@ -11,9 +11,9 @@ from typing import Any
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import CleanCorpus, Cleaning
-from stillhouse.corpus.part_files import PASSAGES, rows_of_part, write_part
+from stillhouse.corpus.part_files import rows_of_part, write_part
 from stillhouse.corpus.sources.rows import Each, Source
-from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.taken_passages import CHECKED, TakenPassages
 
 
 @dataclass(frozen=True)
@@ -55,4 +55,4 @@ def _state(source: Source, part_bytes: int) -> str:
     """A digest of the inode, size and modification time of a source's files, and of the columns of a part."""
     stamps = {name: path.stat() for name, path in source.files.items()}
     state = {name: [stamp.st_ino, stamp.st_size, stamp.st_mtime_ns] for name, stamp in stamps.items()}
-    return digest_json([source.format, source.identity, part_bytes, state, PASSAGES.names])[:20]
+    return digest_json([source.format, source.identity, part_bytes, state, CHECKED.names])[:20]

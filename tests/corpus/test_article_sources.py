@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sources_to_damage import write_files
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
@@ -29,16 +30,8 @@ TREE = {
 }
 
 
-def write_tree(folder: Path, files: dict[str, bytes] = TREE) -> Path:
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return folder
-
-
 def test_a_tree_becomes_passages_links_and_labels(tmp_path: Path) -> None:
-    source = open_source(str(write_tree(tmp_path)))
+    source = open_source(str(write_files(TREE, tmp_path)))
     assert source.format == "article-tree"
     corpus = clean(source.rows())
     rows = [(p.id, p.title, p.section, p.position, p.text) for p in corpus.passages.values()]
@@ -147,8 +140,8 @@ def test_article_jsonl(name: str, tmp_path: Path) -> None:
 
 
 def test_a_single_file_is_recognised_by_its_first_object(tmp_path: Path) -> None:
-    write_tree(
-        tmp_path, {"x.jsonl": b'oops\n{"passage_id": 4, "text": "x"}\n', "y.jsonl": json.dumps(ARTICLE).encode()}
+    write_files(
+        {"x.jsonl": b'oops\n{"passage_id": 4, "text": "x"}\n', "y.jsonl": json.dumps(ARTICLE).encode()}, tmp_path
     )
     assert detect(tmp_path / "x.jsonl") == "jsonl"
     assert detect(tmp_path / "y.jsonl") == "article-jsonl"
@@ -156,7 +149,7 @@ def test_a_single_file_is_recognised_by_its_first_object(tmp_path: Path) -> None
 
 
 def test_an_unrecognised_source_lists_the_known_formats(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"data.xml": b"<a/>"})
+    write_files({"data.xml": b"<a/>"}, tmp_path)
     with pytest.raises(InputError, match=r"corpus\.jsonl.*passages\.jsonl.*articles\.jsonl.*\.md"):
         open_source(str(tmp_path))
     with pytest.raises(InputError, match="has no known format"):

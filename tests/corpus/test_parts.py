@@ -23,7 +23,7 @@ from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.split_names import with_splits
 
 CHOICES = Choices(max_queries={}, seed=0, queries="source")
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=20, deadline=None)
 SIZES = st.integers(1, 120)
 
 
@@ -73,7 +73,7 @@ QUOTED = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@FEW
 @given(st.lists(QUOTED, max_size=12), SIZES, st.sampled_from(["psgs_w100.tsv", "passages.tsv"]))
 @example([b"id\ttext\ttitle", b'2\t"open\tt', b"goes on", b'ends"\tt', b"3\tplain\tt"], 1, "psgs_w100.tsv")
 def test_tab_separated_rows_over_several_lines(lines: list[bytes], part_bytes: int, name: str) -> None:

@@ -8,7 +8,7 @@ as usual (DPR). So a tab-separated line is read as quoted if its quotes are bala
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from stillhouse.corpus.sources.lines import LONGEST, Fields, placed, read_lines
@@ -59,6 +59,29 @@ def read_named_cells(
                 yield Rejected(kind, cells[0], reason, where, content)
         else:
             below = True
+
+
+def by_form(
+    rows: Iterable[Cells | Rejected], name: str, kind: str, *forms: tuple[str, ...], heads: Collection[str] = ()
+) -> Iterator[Fields | Rejected]:
+    """Rows by the names of the form with as many columns; others are rejected as a `kind`.
+
+    A first row that begins with one of `heads` is a header, which is left out.
+    """
+    of_width, known = {len(form): form for form in forms}, " or ".join(map(", ".join, forms))
+    for row in rows:
+        if isinstance(row, Rejected):
+            yield row
+            continue
+        number, cells = row
+        is_header, heads = cells[0] in heads, ()
+        if is_header:
+            continue
+        where, content = f"{name}:{number}", TAB.join(cells)[:CONTENT_LENGTH]
+        if form := of_width.get(len(cells)):
+            yield placed(dict(zip(form, cells)), where, content)
+        else:
+            yield Rejected(kind, cells[0], f"columns are not {known}", where, content)
 
 
 def is_row_by_itself(line: bytes) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import REGEX, TEXT
-from stillhouse.corpus.sources.cells import is_row_by_itself, read_cells
+from stillhouse.corpus.sources.cells import TAB, by_form, is_row_by_itself, read_cells
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import IllTyped, identifier, list_field, object_of, placed, spaceless, text_field
@@ -32,6 +32,7 @@ from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 
 DPR = "dpr"
+COLUMNS = ("id", "text", "title")
 CONTEXT_ID = ("passage_id", "psg_id")
 PREFIX = "wiki:"
 """The prefix of passage numbers in some files."""
@@ -100,24 +101,14 @@ def passage_files(folder: Path) -> list[Path]:
 
 
 def _read_passages(path: Path, waiting: dict[str, list[Qrel]], span: Span = WHOLE) -> Iterator[Row]:
-    first = span.is_first
-    for row in read_cells(path, path.name, "\t", span):
+    rows = read_cells(path, path.name, TAB, span)
+    for row in by_form(rows, path.name, "passage", COLUMNS, heads=COLUMNS[:1] if span.is_first else ()):
         if isinstance(row, Rejected):
             yield row
             continue
-        number, cells = row
-        where = f"{path.name}:{number}"
-        is_header, first = first and cells == ["id", "text", "title"], False
-        if is_header:
-            continue
-        if len(cells) != 3:
-            yield Rejected(
-                "passage", cells[0], "not three columns (id, text, title)", where, str(cells)[:CONTENT_LENGTH]
-            )
-            continue
-        id, text, title = cells[0].removeprefix(PREFIX), cells[1], cells[2]
-        yield Passage(id, title, text, article_id=id, section="", position=0, where=where)
-        for qrel in waiting.pop(_words(text), ()) if waiting else ():
+        id = row["id"].removeprefix(PREFIX)
+        yield Passage(id, row["title"], row["text"], article_id=id, section="", position=0, where=row.where)
+        for qrel in waiting.pop(_words(row["text"]), ()) if waiting else ():
             yield qrel._replace(passage_id=id)
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from stillhouse.corpus.linked_articles import offsets_of
+
 
 @dataclass(frozen=True)
 class ArticleLayout:
@@ -56,7 +58,7 @@ def lay_out(
     count = len(order_P)
     place_P = np.empty(count, dtype=np.int64)
     place_P[order_P] = np.arange(count)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(article_P, minlength=len(ids)))]).astype(np.int64)
+    offsets = offsets_of(article_P, len(ids))
 
     # From here on, arrays run over places in `order_P`.
     article, heading = article_P[order_P], heading_P[order_P]

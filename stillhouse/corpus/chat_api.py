@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
@@ -87,13 +87,6 @@ class Reply:
     text: str
     cut: bool
     log_likelihoods: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Response:
-    status: int
-    retry_after: str
-    content: bytes
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
@@ -165,7 +158,7 @@ class ChatServer:
     def _once(self, request: Mapping[str, Any]) -> Reply:
         data = json.dumps(request).encode("ascii")
         try:
-            response = within(self._timeout_s, lambda: self._post(data))
+            status, retry_after, content = within(self._timeout_s, lambda: self._post(data))
         except TimeoutError:
             raise _Trouble(f"no answer in {self._timeout_s:g} s") from None
         except URLError as error:
@@ -182,10 +175,11 @@ class ChatServer:
             ) from None
         except (HTTPException, OSError) as error:  # after the connection was made
             raise _Trouble(f"the connection broke ({type(error).__name__})") from None
-        self._check_status(response)
-        return self._reply(response.content)
+        self._check_status(status, retry_after, content)
+        return self._reply(content)
 
-    def _post(self, data: bytes) -> _Response:
+    def _post(self, data: bytes) -> tuple[int, str, bytes]:
+        """The status, the `Retry-After` and the content of a response, up to one byte more than `MOST_BYTES`."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -195,27 +189,14 @@ class ChatServer:
         except HTTPError as error:
             answer = error
         with answer:
-            return _Response(answer.status, answer.headers.get("Retry-After") or "", self._content(answer))
+            return answer.status, answer.headers.get("Retry-After") or "", answer.read(MOST_BYTES + 1)
 
-    def _content(self, answer: IO[bytes]) -> bytes:
-        """The response body, up to one byte more than `MOST_BYTES`. Raises `TimeoutError` if it arrives too slowly."""
-        until, content = time.monotonic() + self._timeout_s, bytearray()
-        while len(content) <= MOST_BYTES and time.monotonic() < until and not self._over.is_set():
-            part = answer.read1(MOST_BYTES + 1 - len(content))  # type: ignore[attr-defined]
-            if not part:
-                return bytes(content)
-            content += part
-        if len(content) > MOST_BYTES:
-            return bytes(content)
-        raise TimeoutError
-
-    def _check_status(self, response: _Response) -> None:
-        status = response.status
+    def _check_status(self, status: int, retry_after: str, content: bytes) -> None:
         if status == 200:
             return
-        why = f"HTTP {status}: {self._said_by(response.content)}"
+        why = f"HTTP {status}: {self._said_by(content)}"
         if status in AGAIN or status >= 500:
-            raise _Trouble(why, seconds_of(response.retry_after))
+            raise _Trouble(why, seconds_of(retry_after))
         if 300 <= status < 400:
             raise InputError(f"{self.address} redirects ({why}); give the address that it redirects to")
         if status in REMEDIES:

@@ -12,6 +12,7 @@ from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.thresholds import Thresholds
 from stillhouse.corpus.titles import passage_text
 from stillhouse.corpus.words import count_words
 
@@ -47,21 +48,6 @@ class Check:
 def figure(value: float) -> str:
     """A count with all its digits, a share with up to six."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:g}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """What a corpus must satisfy; the settings of `validate` have the same names and describe each threshold."""
-
-    max_rejected_fraction: float
-    max_rejected_link_fraction: float
-    min_passages: int
-    min_train_queries: int
-    min_dev_queries: int
-    min_test_queries: int
-    max_passage_words: int | None
-    max_truncated_fraction: float
-    max_duplicate_text_fraction: float
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
+
+import pyarrow as pa
 
 from stillhouse.corpus.answers import answer_fault
 from stillhouse.corpus.sources.rows import (
@@ -39,7 +43,7 @@ from stillhouse.corpus.sources.rows import (
     Row,
 )
 from stillhouse.corpus.sources.text_encoding import is_unicode
-from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.taken_passages import Placed, TakenPassages, checked_batch
 
 PRECEDENCE = ("test", "dev", "train")
 """The first of these splits keeps a query that is in several, so that no evaluation query is trained on."""
@@ -99,17 +103,9 @@ def clean(rows: Iterable[Row], path: Path | None = None) -> CleanCorpus:
     With `path`, passages are written there as they come; otherwise they are kept in memory.
     """
     cleaning = Cleaning(TakenPassages(path))
-    for block in blocks_of(rows):
-        passages = [row for row in block if isinstance(row, Passage)]
-        reasons = _take_passages(cleaning.corpus.passages, passages)
-        if len(passages) == len(block) and not any(reasons):
-            continue
-        faults = iter(reasons)
-        for row in block:
-            if not isinstance(row, Passage):
-                cleaning.take(row)
-            elif reason := next(faults):
-                cleaning.take(rejected_passage(row, reason))
+    for batch, others in checked(rows):
+        for _, row in merge(others, cleaning.corpus.passages.add(batch), key=itemgetter(0)):
+            cleaning.take(row)
     return cleaning.finish()
 
 
@@ -163,7 +159,25 @@ class Cleaning:
         return corpus
 
 
-def blocks_of(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def checked(rows: Iterable[Row]) -> Iterator[tuple[pa.RecordBatch, list[Placed]]]:
+    """The passages that break no rule by themselves as batches of `CHECKED`, each with the other rows of its block."""
+    begin = 0
+    for block in _blocks(rows):
+        reasons = iter(_faults([row for row in block if isinstance(row, Passage)]))
+        kept: list[tuple[int, Passage]] = []
+        others: list[Placed] = []
+        for at, row in enumerate(block, start=begin):
+            if not isinstance(row, Passage):
+                others.append((at, row))
+            elif reason := next(reasons):
+                others.append((at, Rejected("passage", row.id, reason, row.where, row.text)))
+            else:
+                kept.append((at, row))
+        begin += len(block)
+        yield checked_batch(kept), others
+
+
+def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Groups the rows into blocks."""
     block: list[Row] = []
     characters = 0
@@ -191,10 +205,6 @@ def shown(row: Rejected) -> Rejected:
     return Rejected(row.kind, *(text.encode("utf-8", errors="replace").decode() for text in texts))
 
 
-def rejected_passage(row: Passage, reason: str) -> Rejected:
-    return Rejected("passage", row.id, reason, row.where, row.text)
-
-
 def id_fault(id: str) -> str:
     if not id:
         return "empty id"
@@ -205,16 +215,7 @@ def id_fault(id: str) -> str:
     return "" if is_unicode(id) else "not valid Unicode"
 
 
-def _take_passages(taken: TakenPassages, rows: list[Passage]) -> list[str]:
-    """Takes the passages that keep the rules. Returns for each why it was rejected, or ""."""
-    reasons = faults_of(rows)
-    if not any(reasons):
-        return taken.add(rows)
-    added = iter(taken.add([row for row, reason in zip(rows, reasons) if not reason]))
-    return [reason or next(added) for reason in reasons]
-
-
-def faults_of(rows: list[Passage]) -> list[str]:
+def _faults(rows: list[Passage]) -> list[str]:
     """Why each passage breaks a rule by itself, or "" if it breaks none."""
     return [""] * len(rows) if _all_sound(rows) else list(map(_passage_fault, rows))
 

@@ -11,9 +11,9 @@ from typing import Any
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import CleanCorpus, Cleaning
-from stillhouse.corpus.part_files import PASSAGES, rows_of_part, write_part
-from stillhouse.corpus.sources.rows import Each, Part, Source
-from stillhouse.corpus.taken_passages import TakenPassages
+from stillhouse.corpus.part_files import rows_of_part, write_part
+from stillhouse.corpus.sources.rows import Each, Source
+from stillhouse.corpus.taken_passages import CHECKED, TakenPassages
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
     reader does.
     """
     with doing("dividing the source"):
-        parts = [Part(source.rows)] if source.parts is None else source.parts(several.part_bytes, several.each)
+        parts = list(source.parts(several.part_bytes, several.each))
         root = several.folder / f"rows-{_state(source, several.part_bytes)}"
         root.mkdir(parents=True, exist_ok=True)
     names = [f"{number:06}" for number in range(len(parts))]
@@ -44,10 +44,10 @@ def clean_parts(source: Source, several: Several, path: Path) -> CleanCorpus:
     for _ in several.watch(several.each(partial(write_part, root), jobs), len(jobs)):
         pass
     with doing("joining the parts"):
-        cleaning, articles = Cleaning(TakenPassages(path)), set[str]()
+        cleaning = Cleaning(TakenPassages(path))
         for name, part in zip(names, parts):
-            for row in rows_of_part(root / name, cleaning.corpus.passages, articles):
-                cleaning.take(part.finish(row) if part.finish else row)
+            for row in rows_of_part(root / name, cleaning.corpus.passages):
+                cleaning.take(part.finish(row))
         return cleaning.finish()
 
 
@@ -55,4 +55,4 @@ def _state(source: Source, part_bytes: int) -> str:
     """A digest of the inode, size and modification time of a source's files, and of the columns of a part."""
     stamps = {name: path.stat() for name, path in source.files.items()}
     state = {name: [stamp.st_ino, stamp.st_size, stamp.st_mtime_ns] for name, stamp in stamps.items()}
-    return digest_json([source.format, source.identity, part_bytes, state, PASSAGES.names])[:20]
+    return digest_json([source.format, source.identity, part_bytes, state, CHECKED.names])[:20]

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.checks import AT_MOST, Check
@@ -49,7 +48,7 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
     source = context.data_sources.add_pandas("corpus")
     results = []
     for table in ("passages", "queries", "qrels"):
-        sample = _spread_passages(corpus) if table == "passages" else _spread(getattr(corpus, table))
+        sample = _sample(corpus, table)
         expectations = _expectations(table) if len(sample) else _expectations(table)[:1]
         batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("rows")
         suite = gx.ExpectationSuite(name=table, expectations=expectations)
@@ -60,18 +59,13 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
     return results
 
 
-def _spread(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame if len(frame) <= SAMPLED_ROWS else frame.iloc[_spread_rows(len(frame))].reset_index(drop=True)
-
-
-def _spread_passages(corpus: Corpus) -> pd.DataFrame:
-    count = corpus.passage_count
-    rows = np.arange(count) if count <= SAMPLED_ROWS else _spread_rows(count)
-    return corpus.passages_at(rows, *SCHEMAS["passages"].names)
-
-
-def _spread_rows(count: int) -> NDArray[np.int64]:
-    return np.linspace(0, count - 1, SAMPLED_ROWS).astype(np.int64)
+def _sample(corpus: Corpus, table: str) -> pd.DataFrame:
+    """At most `SAMPLED_ROWS` rows of a table, evenly spread."""
+    count = corpus.passage_count if table == "passages" else len(getattr(corpus, table))
+    rows = np.linspace(0, count - 1, min(count, SAMPLED_ROWS)).astype(np.int64)
+    if table == "passages":
+        return corpus.passages_at(rows, *SCHEMAS["passages"].names)
+    return getattr(corpus, table).iloc[rows].reset_index(drop=True)
 
 
 def _expectations(table: str) -> Sequence[Any]:

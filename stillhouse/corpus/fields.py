@@ -45,68 +45,53 @@ def fields_as_text(fields_B: Sequence[Mapping[str, Any] | None]) -> pa.Array:
 
 
 class FieldsFile:
-    """The fields of passages as they come. There is a file only once a passage has a field.
+    """The fields of passages as they come.
 
     Without `path` the file is in memory. Call `write` for every block of passages and then `close`.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: TableFile | None = None
-        self._without = 0
+        self._file = TableFile(path, _SCHEMA)
+        self._any = False
 
     def write(self, fields_B: pa.Array) -> None:
-        if self._file is None and fields_B.null_count == len(fields_B):
-            self._without += len(fields_B)
-            return
-        if self._file is None:
-            self._file = TableFile(self._path, _SCHEMA)
-            self._file.write({"fields": [None] * self._without})
+        self._any |= fields_B.null_count < len(fields_B)
         self._file.write_rows(pa.Table.from_arrays([fields_B], schema=_SCHEMA))
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
-    def blocks(self, count: int) -> Iterator[pa.Array]:
-        """The fields of all `count` passages as text, in blocks of `ROWS`."""
-        if self._file is None:
-            for begin in range(0, count, ROWS):
-                yield pa.nulls(min(ROWS, count - begin), pa.string())
-            return
+    def blocks(self) -> Iterator[pa.Array]:
+        """The fields of all passages as text, in blocks of `ROWS`."""
         for block in self._file.blocks(["fields"], ROWS):
             yield block.column(0)
 
-    def write_typed(self, folder: Path, count: int, cells: bool = False) -> list[str]:
+    def write_typed(self, folder: Path, cells: bool = False) -> list[str]:
         """Writes `FILE` into a corpus folder, unless no passage has a field. Returns the names of the fields.
 
         With `cells`, values are texts, as in a CSV file. A column whose texts are all numbers, or all true or false,
         has that type, and an empty text is no value.
         """
-        if self._file is None:
-            return []
         kinds: dict[str, set[type]] = {}
-        for row in self._objects(count, cells):
+        for row in self._objects(cells) if self._any else ():
             for name, value in row.items():
                 kinds.setdefault(name, set()).add(_kind(value, cells))
-        if not kinds:
-            self.remove()
-            return []
-        schema = pa.schema([(name, _column_type(found)) for name, found in kinds.items()])
-        table = TableFile(folder / FILE, schema)
-        rows = self._objects(count, cells)
-        while block := list(islice(rows, ROWS)):
-            table.write({field.name: [_as(row.get(field.name), field.type) for row in block] for field in schema})
-        table.close()
+        if kinds:
+            schema = pa.schema([(name, _column_type(found)) for name, found in kinds.items()])
+            table = TableFile(folder / FILE, schema)
+            rows = self._objects(cells)
+            while block := list(islice(rows, ROWS)):
+                table.write({field.name: [_as(row.get(field.name), field.type) for row in block] for field in schema})
+            table.close()
         self.remove()
-        return schema.names
+        return list(kinds)
 
     def remove(self) -> None:
-        if self._file is not None and self._file.path is not None:
+        if self._file.path is not None:
             self._file.path.unlink()
 
-    def _objects(self, count: int, cells: bool) -> Iterator[dict[str, Any]]:
-        for block in self.blocks(count):
+    def _objects(self, cells: bool) -> Iterator[dict[str, Any]]:
+        for block in self.blocks():
             for text in block.to_pylist():
                 row = json.loads(text) if text else {}
                 yield {name: value for name, value in row.items() if value != ""} if cells else row

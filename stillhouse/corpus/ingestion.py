@@ -21,13 +21,13 @@ from stillhouse.corpus.cleaning_parts import Several, clean_parts
 from stillhouse.corpus.generated_queries import GeneratedQueries
 from stillhouse.corpus.given_labels import refuse_lost
 from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, make_pair_queries
-from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS, Columns
+from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.extra_queries import PLACES
 from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
-from stillhouse.corpus.store import write_table
+from stillhouse.corpus.store import write_rows
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
 
 QUERIES = ("auto", "source", "pairs")
@@ -133,9 +133,9 @@ def ingest_source(
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
         parts = [made.queries if made else mixed, generated.queries if generated else (), added]
-        for name, columns in tables_of(corpus, [query for part in parts for query in part]).items():
-            write_table(folder, name, columns)
-        fields = corpus.passages.fields.write_typed(folder, len(corpus.passages), source.cells)
+        for name, rows in tables_of(corpus, [query for part in parts for query in part]).items():
+            write_rows(folder, name, rows)
+        fields = corpus.passages.fields.write_typed(folder, source.cells)
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
@@ -163,18 +163,15 @@ def ingest_source(
     }
     if choices.added:
         facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
-    if documents:
-        facts["documents"] = len(documents)
-    if fields:
-        facts["fields"] = fields
-    if corpus.unjudged:
-        facts["unjudged"] = len(corpus.unjudged)
-    if corpus.not_prose:
-        facts["not_prose"] = dict(sorted(Counter(corpus.not_prose.values()).items()))
-    if not_made:
-        facts["pair_queries_not_made"] = not_made
-    if not_mixed:
-        facts["mixed_pairs_not_made"] = not_mixed
+    some = {
+        "documents": len(documents),
+        "fields": fields,
+        "unjudged": len(corpus.unjudged),
+        "not_prose": dict(sorted(Counter(corpus.not_prose.values()).items())),
+        "pair_queries_not_made": not_made,
+        "mixed_pairs_not_made": not_mixed,
+    }
+    facts |= {name: fact for name, fact in some.items() if fact}
     if made is not None:
         facts |= {
             "pair_tasks": "+".join(made.tasks),
@@ -282,44 +279,24 @@ def _take_added(
     return added.join(corpus, held_out)
 
 
-def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, Columns]:
-    """The columns of every table except `passages`. Rows are in source order, queries and qrels also split by split.
+def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, list[Sequence[object]]]:
+    """The rows of every table except `passages`, in source order, those of queries and qrels also split by split.
 
     `made` are the queries of the corpus that did not come with the source.
     """
-    pairs = {query.id: query for query in made}
-    queries = [corpus.queries[id] for split in SPLITS for id in corpus.queries if corpus.split_of[id] == split]
+    made_by = {query.id: (query.task, query.taken_from) for query in made}
+    splits = corpus.split_of
+    asked = [(id, split) for split in SPLITS for id in corpus.queries if splits[id] == split]
     qrels = [(row, relevance) for split in SPLITS for row, relevance in corpus.qrels if row.split == split]
-    answers = [key for split in SPLITS for key in corpus.answers if corpus.split_of[key[0]] == split]
-    tables: dict[str, Columns] = {}
-    if corpus.not_prose:
-        tables["not_prose"] = {"passage_id": list(corpus.not_prose), "kind": list(corpus.not_prose.values())}
-    if corpus.unjudged:
-        unjudged = corpus.unjudged.values()
-        tables["unjudged"] = {"query_id": [row.id for row in unjudged], "text": [row.text for row in unjudged]}
-    return tables | {
-        "links": {"source": [source for source, _ in corpus.links], "target": [target for _, target in corpus.links]},
-        "queries": {
-            "query_id": [row.id for row in queries],
-            "text": [row.text for row in queries],
-            "split": [corpus.split_of[row.id] for row in queries],
-            "origin": [pairs[row.id].task if row.id in pairs else SOURCE for row in queries],
-            "taken_from": [pairs[row.id].taken_from if row.id in pairs else "" for row in queries],
-        },
-        "qrels": {
-            "query_id": [row.query_id for row, _ in qrels],
-            "passage_id": [row.passage_id for row, _ in qrels],
-            "relevance": [relevance for _, relevance in qrels],
-            "split": [row.split for row, _ in qrels],
-        },
-        "answers": {
-            "query_id": [id for id, _, _ in answers],
-            "answer": [text for _, text, _ in answers],
-            "kind": [kind for _, _, kind in answers],
-            "split": [corpus.split_of[id] for id, _, _ in answers],
-        },
-        "rejected": {
-            name: [getattr(row, name) for row in corpus.rejected]
-            for name in ("kind", "id", "reason", "where", "content")
-        },
+    tables: dict[str, list[Sequence[object]]] = {
+        "links": list(corpus.links),
+        "queries": [(id, corpus.queries[id].text, split, *made_by.get(id, (SOURCE, ""))) for id, split in asked],
+        "qrels": [(row.query_id, row.passage_id, relevance, row.split) for row, relevance in qrels],
+        "answers": [(*key, split) for split in SPLITS for key in corpus.answers if splits[key[0]] == split],
+        "rejected": list(corpus.rejected),
     }
+    sparse: dict[str, list[Sequence[object]]] = {
+        "not_prose": list(corpus.not_prose.items()),
+        "unjudged": [(row.id, row.text) for row in corpus.unjudged.values()],
+    }
+    return tables | {name: rows for name, rows in sparse.items() if rows}

@@ -13,46 +13,24 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from stillhouse.corpus.cleaning import blocks_of, faults_of, rejected_passage, shown
-from stillhouse.corpus.digest_numbers import digests_of
-from stillhouse.corpus.fields import fields_as_text
+from stillhouse.corpus.cleaning import checked, shown
 from stillhouse.corpus.part_folder import part_folder
-from stillhouse.corpus.schemas import SCHEMAS
 from stillhouse.corpus.sources.rows import (
     Answer,
-    Begins,
     LeftOut,
     Link,
     NotProse,
-    Passage,
     Qrel,
     Query,
     Rejected,
     Row,
 )
-from stillhouse.corpus.taken_passages import COLUMNS, TakenPassages, articles_of
+from stillhouse.corpus.taken_passages import CHECKED, Placed, TakenPassages
 
-ROWS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Answer, Begins, LeftOut, Link, NotProse, Qrel, Query, Rejected)
-}
-DIGESTS = ("id_high", "id_low", "article_high", "article_low", "content")
-PASSAGES = pa.schema(
-    [
-        *SCHEMAS["passages"],
-        ("where", pa.string()),
-        ("fields", pa.string()),
-        ("at", pa.int64()),
-        *((name, pa.uint64()) for name in DIGESTS),
-    ]
-)
-"""A passage, its fields as text, its place among the rows of the part, and its digests."""
+ROWS: dict[str, Any] = {kind.__name__: kind for kind in (Answer, LeftOut, Link, NotProse, Qrel, Query, Rejected)}
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
-
-Placed = tuple[int, Row]
 
 
 def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None:
@@ -67,62 +45,21 @@ def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None
         part_folder(root / name) as folder,
         (folder / "others.jsonl").open("w", encoding="ascii") as others,
         pa.OSFile(str(folder / "passages.arrow"), "wb") as sink,
-        pa.ipc.new_file(sink, PASSAGES, options=_COMPRESSED) as file,
+        pa.ipc.new_file(sink, CHECKED, options=_COMPRESSED) as file,
     ):
-        begin = 0
-        for block in blocks_of(read()):
-            reasons = iter(faults_of([row for row in block if isinstance(row, Passage)]))
-            kept: list[tuple[int, Passage]] = []
-            for at, row in enumerate(block, start=begin):
-                other: Row = row
-                if isinstance(row, Passage):
-                    if not (reason := next(reasons)):
-                        kept.append((at, row))
-                        continue
-                    other = rejected_passage(row, reason)
-                if isinstance(other, Rejected):
-                    other = shown(other)
-                others.write(json.dumps([at, type(other).__name__, *other]) + "\n")
-            begin += len(block)
-            if kept:
-                file.write_batch(_batch(kept))
+        for batch, rows in checked(read()):
+            for at, row in rows:
+                values = shown(row) if isinstance(row, Rejected) else row
+                others.write(json.dumps([at, type(row).__name__, *values]) + "\n")
+            if len(batch):
+                file.write_batch(batch)
 
 
-def _batch(kept: list[tuple[int, Passage]]) -> pa.RecordBatch:
-    places, passages = zip(*kept)
-    columns: dict[str, Any] = dict(zip((*COLUMNS, "where"), map(list, zip(*passages))))
-    columns |= {"fields": fields_as_text([row.fields for row in passages]), "at": places}
-    ids_B2 = digests_of(columns["passage_id"])
-    articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
-    contents = (f"{len(title)} {title}{text}" for title, text in zip(columns["title"], columns["text"]))
-    digests = (*ids_B2.T, *articles_B2.T, digests_of(list(contents))[:, 0])
-    return pa.RecordBatch.from_pydict(columns | dict(zip(DIGESTS, digests)), schema=PASSAGES)
-
-
-def rows_of_part(folder: Path, passages: TakenPassages, articles: set[str]) -> Iterator[Row]:
+def rows_of_part(folder: Path, passages: TakenPassages) -> Iterator[Row]:
     """Adds the passages of a part to those of earlier parts. Yields the other rows in order, and a `Rejected` for each
-    passage with the id of an earlier one and for each article of an earlier part.
-
-    `articles` are the sound articles that earlier parts announced with `Begins`; those of this part are added.
+    passage with the id of an earlier one.
     """
-    again: dict[int, Begins] = {}
-    for at, row in _others(folder):
-        if isinstance(row, Begins):
-            if row.id in articles:
-                again[at] = row
-            elif row.sound:
-                articles.add(row.id)
-    # The rows of these articles, as places [begin, end), ascending.
-    edges = np.array([edge for at, row in again.items() for edge in (at + 1, at + 1 + row.rows)], dtype=np.int64)
-
-    def others() -> Iterator[Placed]:
-        for at, row in _others(folder):
-            if at in again and isinstance(row, Begins):
-                yield at, Rejected("passage", row.id, row.reason, row.where, row.content)
-            elif not isinstance(row, Begins) and not _within(at, edges):
-                yield at, row
-
-    merged = heapq.merge(others(), _add_passages(folder, passages, edges), key=itemgetter(0))
+    merged = heapq.merge(_others(folder), _add_passages(folder, passages), key=itemgetter(0))
     return (row for _, row in merged)
 
 
@@ -134,32 +71,8 @@ def _others(folder: Path) -> Iterator[Placed]:
             yield at, ROWS[kind](*fields)
 
 
-def _within(at: Any, edges: NDArray[np.int64]) -> Any:
-    """Whether places are in one of the stretches [begin, end) whose edges these are."""
-    return np.searchsorted(edges, at, side="right") % 2 == 1
-
-
-def _add_passages(folder: Path, passages: TakenPassages, edges: NDArray[np.int64]) -> Iterator[Placed]:
-    """Adds a part's passages, except those between `edges`. Yields the ones that were rejected."""
+def _add_passages(folder: Path, passages: TakenPassages) -> Iterator[Placed]:
+    """Adds a part's passages. Yields the ones that were rejected."""
     with pa.OSFile(str(folder / "passages.arrow"), "rb") as source, pa.ipc.open_file(source) as file:
         for number in range(file.num_record_batches):
-            batch = file.get_batch(number)
-            gone_B = _within(batch.column("at").to_numpy(), edges)
-            rows = pa.Table.from_batches([batch.filter(pa.array(~gone_B))])
-            reasons = passages.add_rows(
-                rows.select(COLUMNS),
-                _digests(rows, "id"),
-                _digests(rows, "article"),
-                rows.column("content").to_numpy(),
-                rows.column("fields").combine_chunks(),
-            )
-            for place, reason in enumerate(reasons):
-                if reason:
-                    id, where, text, at = (
-                        rows.column(name)[place].as_py() for name in ("passage_id", "where", "text", "at")
-                    )
-                    yield at, Rejected("passage", id, reason, where, text)
-
-
-def _digests(rows: pa.Table, name: str) -> NDArray[np.uint64]:
-    return np.stack([rows.column(f"{name}_{half}").to_numpy() for half in ("high", "low")], axis=1)
+            yield from passages.add(file.get_batch(number))

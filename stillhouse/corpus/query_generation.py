@@ -29,7 +29,7 @@ from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.prompts import Example, chat, filled
 from stillhouse.corpus.questions import scored_questions
 from stillhouse.corpus.schemas import GENERATED
-from stillhouse.corpus.store import Corpus, write_table
+from stillhouse.corpus.store import Corpus, write_rows
 from stillhouse.corpus.titles import SEPARATOR
 
 IN_A_ROW = 20
@@ -190,14 +190,8 @@ def generate(answers: Answers, watch: Callable[[int], None] = lambda count: None
 
 def write_queries(folder: Path, queries: list[MadeQuery]) -> None:
     """Writes questions as the table `queries` of a corpus: each is in train, and `taken_from` names its passage."""
-    columns: dict[str, Sequence[object]] = {
-        "query_id": [query.id for query in queries],
-        "text": [query.text for query in queries],
-        "split": ["train"] * len(queries),
-        "origin": [GENERATED] * len(queries),
-        "taken_from": [query.passage_id for query in queries],
-    }
-    write_table(folder, "queries", columns)
+    rows = [(query.id, query.text, "train", GENERATED, query.passage_id) for query in queries]
+    write_rows(folder, "queries", rows)
 
 
 def passages_of(corpus: Corpus, rows: NDArray[np.int64]) -> Iterator[Passage]:

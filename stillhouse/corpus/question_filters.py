@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.query_generation import MadeQuery
-from stillhouse.corpus.schemas import TABLES
-from stillhouse.corpus.store import write_table
+from stillhouse.corpus.store import write_rows
 from stillhouse.corpus.words import WORD
 
 LOST = "not found again"
@@ -95,5 +94,4 @@ def near_duplicates(queries: Sequence[MadeQuery], terms: Sequence[Sequence[str]]
 def write_dropped(folder: Path, queries: Sequence[MadeQuery], reasons: Sequence[str]) -> None:
     """Writes the dropped questions as the table `dropped`."""
     dropped = [(query.id, query.text, query.passage_id, reason) for query, reason in zip(queries, reasons) if reason]
-    names = TABLES["dropped"].names
-    write_table(folder, "dropped", {name: [row[place] for row in dropped] for place, name in enumerate(names)})
+    write_rows(folder, "dropped", dropped)

@@ -10,61 +10,30 @@ from stillhouse.corpus.answers import TEXT
 
 SPLITS = ("train", "dev", "test")
 
+NUMBERS = ("position", "relevance")
+"""The columns that are int32; all others are texts."""
+
+
+def _schema(*names: str) -> pa.Schema:
+    return pa.schema([(name, pa.int32() if name in NUMBERS else pa.string()) for name in names])
+
+
 SCHEMAS: Mapping[str, pa.Schema] = {
-    "passages": pa.schema(
-        [
-            ("passage_id", pa.string()),
-            ("title", pa.string()),
-            ("text", pa.string()),
-            ("article_id", pa.string()),
-            ("section", pa.string()),
-            ("position", pa.int32()),
-        ]
-    ),
-    "links": pa.schema([("source", pa.string()), ("target", pa.string())]),
-    "queries": pa.schema(
-        [
-            ("query_id", pa.string()),
-            ("text", pa.string()),
-            ("split", pa.string()),
-            ("origin", pa.string()),
-            ("taken_from", pa.string()),
-        ]
-    ),
-    "qrels": pa.schema(
-        [
-            ("query_id", pa.string()),
-            ("passage_id", pa.string()),
-            ("relevance", pa.int32()),
-            ("split", pa.string()),
-        ]
-    ),
-    "answers": pa.schema(
-        [
-            ("query_id", pa.string()),
-            ("answer", pa.string()),
-            ("kind", pa.string()),
-            ("split", pa.string()),
-        ]
-    ),
-    "rejected": pa.schema(
-        [
-            ("kind", pa.string()),
-            ("id", pa.string()),
-            ("reason", pa.string()),
-            ("where", pa.string()),
-            ("content", pa.string()),
-        ]
-    ),
+    "passages": _schema("passage_id", "title", "text", "article_id", "section", "position"),
+    "links": _schema("source", "target"),
+    "queries": _schema("query_id", "text", "split", "origin", "taken_from"),
+    "qrels": _schema("query_id", "passage_id", "relevance", "split"),
+    "answers": _schema("query_id", "answer", "kind", "split"),
+    "rejected": _schema("kind", "id", "reason", "where", "content"),
 }
 
 SPARSE: Mapping[str, pa.Schema] = {
-    "not_prose": pa.schema([("passage_id", pa.string()), ("kind", pa.string())]),
-    "unjudged": pa.schema([("query_id", pa.string()), ("text", pa.string())]),
+    "not_prose": _schema("passage_id", "kind"),
+    "unjudged": _schema("query_id", "text"),
 }
 """Tables that are empty in most corpora. Their file exists only if they have a row."""
 
-DROPPED = pa.schema([(name, pa.string()) for name in ("query_id", "text", "taken_from", "reason")])
+DROPPED = _schema("query_id", "text", "taken_from", "reason")
 """The questions that `generate-queries` made and left out, beside its table `queries`."""
 
 TABLES = {**SCHEMAS, **SPARSE, "dropped": DROPPED}

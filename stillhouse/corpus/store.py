@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.fields import FILE as FIELDS_FILE
 from stillhouse.corpus.fields import present
+from stillhouse.corpus.linked_articles import offsets_of
 from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value
@@ -80,6 +81,11 @@ def write_table(folder: Path, name: str, columns: Columns) -> None:
     file = TableFile(folder / f"{name}.parquet", schema, UNIQUE.get(name, ()))
     file.write({column: [value] * rows for column, value in DEFAULTS.get(name, {}).items()} | dict(columns))
     file.close()
+
+
+def write_rows(folder: Path, name: str, rows: Iterable[Sequence[object]]) -> None:
+    """Writes one table of rows that have all columns, in their order."""
+    write_table(folder, name, dict(zip(TABLES[name].names, map(list, zip(*rows)))))
 
 
 MOST_A_DOCUMENT = 5
@@ -323,9 +329,7 @@ class Corpus:
         asked = query >= 0
         query, rows = query[asked], self.rows_of(qrels["passage_id"][asked])
         order = np.lexsort((rows, query))
-        offsets = np.zeros(len(wanted) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(query, minlength=len(wanted)), out=offsets[1:])
-        return offsets, rows[order]
+        return offsets_of(query, len(wanted)), rows[order]
 
 
 def _as_arrow(rows: NDArray[np.integer]) -> pa.Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +22,38 @@ from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digest
 from stillhouse.corpus.fields import FieldsFile, fields_as_text
 from stillhouse.corpus.passage_ids import own_articles
 from stillhouse.corpus.schemas import SCHEMAS, UNIQUE
-from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.sources.rows import Passage, Rejected, Row
 from stillhouse.corpus.table_file import TableFile
 
 COLUMNS = tuple(SCHEMAS["passages"].names)
 assert Passage._fields[len(COLUMNS) :] == ("where", "fields"), "the columns come first, in order"
+DIGESTS = ("id_high", "id_low", "article_high", "article_low", "content")
+CHECKED = pa.schema(
+    [
+        *SCHEMAS["passages"],
+        ("where", pa.string()),
+        ("fields", pa.string()),
+        ("at", pa.int64()),
+        *((name, pa.uint64()) for name in DIGESTS),
+    ]
+)
+"""A passage, its fields as text, its place among the rows of its source, and its digests."""
+Placed = tuple[int, Row]
+"""A row with its place."""
+
+
+def checked_batch(kept: list[tuple[int, Passage]]) -> pa.RecordBatch:
+    """Passages with their places as rows of `CHECKED`. All strings must be valid Unicode, and ids must not be empty."""
+    if not kept:
+        return pa.RecordBatch.from_pylist([], CHECKED)
+    places, passages = zip(*kept)
+    columns: dict[str, Any] = dict(zip((*COLUMNS, "where"), map(list, zip(*passages))))
+    columns |= {"fields": fields_as_text([row.fields for row in passages]), "at": places}
+    ids_B2 = digests_of(columns["passage_id"])
+    articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
+    contents = (f"{len(title)} {title}{text}" for title, text in zip(columns["title"], columns["text"]))
+    digests = (*ids_B2.T, *articles_B2.T, digests_of(list(contents))[:, 0])
+    return pa.RecordBatch.from_pydict(columns | dict(zip(DIGESTS, digests)), schema=CHECKED)
 
 
 class TakenPassages:
@@ -43,14 +71,6 @@ class TakenPassages:
         # A passage may be its own article; `_articles` are the articles of all other passages.
         self._is_article, self._articles = GrowingArray(np.bool_), DigestNumbers()
 
-    @classmethod
-    def of(cls, passages: Iterable[Passage]) -> TakenPassages:
-        """Keeps the passages of a small corpus in memory."""
-        taken = cls()
-        taken.add(list(passages))
-        taken.close()
-        return taken
-
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -60,7 +80,7 @@ class TakenPassages:
 
     def values(self) -> Iterator[Passage]:
         for block in self.blocks():
-            yield from _passages(block)
+            yield from map(Passage, *(column.to_pylist() for column in block.columns), repeat(""))
 
     @property
     def articles(self) -> int:
@@ -68,26 +88,20 @@ class TakenPassages:
         own_B2 = self._ids.digests[self._is_article.array]
         return len(self._articles) + int((self._articles.find(own_B2) < 0).sum())
 
-    def add(self, passages: Sequence[Passage]) -> list[str]:
-        """Accepts the passages with a new id. Returns for each why it was rejected, or "".
+    def add(self, batch: pa.RecordBatch) -> list[Placed]:
+        """Accepts the passages of a batch of `CHECKED` with a new id. Returns the others as rejected rows."""
+        rows = pa.Table.from_batches([batch])
+        ids_B2, articles_B2 = _digests(rows, "id"), _digests(rows, "article")
+        contents_B, fields_B = rows.column("content").to_numpy(), rows.column("fields").combine_chunks()
+        reasons = self._add(rows.select(COLUMNS), ids_B2, articles_B2, contents_B, fields_B)
+        found: list[Placed] = []
+        for place, reason in enumerate(reasons):
+            if reason:
+                row = {name: rows.column(name)[place].as_py() for name in ("at", "passage_id", "where", "text")}
+                found.append((row["at"], Rejected("passage", row["passage_id"], reason, row["where"], row["text"])))
+        return found
 
-        All strings must be valid Unicode, and ids must not be empty.
-        """
-        return self._add(passages, fields_as_text([row.fields for row in passages]))
-
-    def _add(self, passages: Sequence[Passage], fields_B: pa.Array) -> list[str]:
-        """`add` with the passages' fields as text."""
-        if not passages:
-            return []
-        columns = dict(zip(COLUMNS, zip(*passages)))
-        ids_B2 = digests_of(columns["passage_id"])
-        articles_B2 = articles_of(ids_B2, columns["passage_id"], columns["article_id"])
-        # Python's own hash differs between processes, but it is only compared in this one.
-        contents_B = np.fromiter((hash((row.title, row.text)) for row in passages), np.int64, len(passages))
-        rows = pa.Table.from_pydict(columns, schema=SCHEMAS["passages"])
-        return self.add_rows(rows, ids_B2, articles_B2, contents_B.view(np.uint64), fields_B)
-
-    def add_rows(
+    def _add(
         self,
         rows: pa.Table,
         ids_B2: NDArray[np.uint64],
@@ -95,8 +109,8 @@ class TakenPassages:
         contents_B: NDArray[np.uint64],
         fields_B: pa.Array,
     ) -> list[str]:
-        """`add` for rows of the table, with the digests of their ids and articles and of their titles with texts, and
-        their fields as text.
+        """Accepts the rows with a new id, given with the digests of their ids, articles and contents, and with their
+        fields as text. Returns for each why it was rejected, or "".
         """
         before = len(self)
         rows_B = self._ids.add(ids_B2)
@@ -184,9 +198,12 @@ class TakenPassages:
         path = self._file.path
         chosen = TakenPassages(path and path.with_name(f"{path.name}.kept"))
         begin = 0
-        for block, fields_B in zip(self.blocks(), self.fields.blocks(len(self))):
-            mask_B = pa.array(mask_P[begin : begin + len(block)])
-            chosen._add(_passages(block.filter(mask_B)), fields_B.filter(mask_B))
+        for block, fields_B in zip(self.blocks(), self.fields.blocks()):
+            own, mask_B = slice(begin, begin + len(block)), mask_P[begin : begin + len(block)]
+            rows = pa.Table.from_batches([block.filter(pa.array(mask_B))])
+            ids_B2, contents_B = self._ids.digests[own][mask_B], self._contents.array[own][mask_B]
+            articles_B2 = articles_of(ids_B2, *(rows[name].to_pylist() for name in ("passage_id", "article_id")))
+            chosen._add(rows, ids_B2, articles_B2, contents_B, fields_B.filter(pa.array(mask_B)))
             begin += len(block)
         chosen.close()
         self.fields.remove()
@@ -195,9 +212,8 @@ class TakenPassages:
         return chosen
 
 
-def _passages(block: pa.RecordBatch) -> list[Passage]:
-    columns = [column.to_pylist() for column in block.columns]
-    return list(map(Passage, *columns, repeat("")))
+def _digests(rows: pa.Table, name: str) -> NDArray[np.uint64]:
+    return np.stack([rows.column(f"{name}_{half}").to_numpy() for half in ("high", "low")], axis=1)
 
 
 def articles_of(ids_B2: NDArray[np.uint64], ids: Sequence[str], articles: Sequence[str]) -> NDArray[np.uint64]:

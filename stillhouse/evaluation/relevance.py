@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
+from stillhouse.corpus.linked_articles import offsets_of
 from stillhouse.corpus.schemas import SOURCE
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.evaluation.rankings import repeated
@@ -105,9 +106,7 @@ def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np
         }
     )
     pairs = asked.merge(right, on="query_text").merge(equal, on="passage_text").sort_values(["number", "row"])
-    offsets = np.zeros(len(query_ids) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(pairs["number"], minlength=len(query_ids)), out=offsets[1:])
-    return offsets, pairs["row"].to_numpy(dtype=np.int32)
+    return offsets_of(pairs["number"].to_numpy(), len(query_ids)), pairs["row"].to_numpy(dtype=np.int32)
 
 
 def not_negatives(corpus: Corpus) -> pd.DataFrame:
@@ -213,8 +212,7 @@ def _of_documents(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.
     found = relevant_passages(corpus, qrels[qrels["query_id"].isin(query_ids)])
     number = pd.Index(query_ids).get_indexer(pd.Index(found["query_id"]))
     order = np.lexsort((found["row"], number))
-    offsets = np.append(0, np.cumsum(np.bincount(number, minlength=len(query_ids)))).astype(np.int64)
-    return offsets, found["row"].to_numpy()[order]
+    return offsets_of(number, len(query_ids)), found["row"].to_numpy()[order]
 
 
 def _padded(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int32]:

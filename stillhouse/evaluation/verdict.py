@@ -13,20 +13,8 @@ from typing import Any
 import numpy as np
 
 from stillhouse.evaluation.figures import stable
+from stillhouse.evaluation.release_rule import Rule
 from stillhouse.evaluation.significance import Comparison, compare
-
-
-@dataclass(frozen=True)
-class Rule:
-    """When to refuse a challenger. `alpha` is the level of the test, `most_loss` a difference of means."""
-
-    measure: str
-    alpha: float
-    most_loss: float
-    least_queries: int
-    bootstrap_samples: int
-    randomisation_samples: int
-    seed: int
 
 
 @dataclass(frozen=True)

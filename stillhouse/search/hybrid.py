@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,23 +88,7 @@ class HybridIndex:
     def candidates(
         self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
     ) -> Candidates:
-        """The union of the best `depth` passages of both rankings for each query, BM25 first.
-
-        Memory for the passages' vectors is bounded by `QUERIES_AT_ONCE` queries.
-        """
-        starts = range(0, len(texts), QUERIES_AT_ONCE) or (0,)
-        parts = [slice(start, start + QUERIES_AT_ONCE) for start in starts]
-        found = [self._candidates(texts[part], vectors_QD[part], depth, gpu) for part in parts]
-        if len(found) == 1:
-            return found[0]
-        width = max(part.rows_QK.shape[1] for part in found)
-        return Candidates(
-            np.concatenate([_padded(part.rows_QK, width, -1) for part in found]),
-            np.concatenate([_padded(part.scores_QKF, width, 0) for part in found]),
-            np.concatenate([_padded(part.ranks_QKF, width, 0) for part in found]),
-        )
-
-    def _candidates(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool) -> Candidates:
+        """The union of the best `depth` passages of both rankings for each query, BM25 first."""
         lexical_QK, _ = self.bm25.search(texts, depth)
         dense_QK, _ = self.index.search(vectors_QD, depth, gpu=gpu)
         both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
@@ -137,12 +121,6 @@ class HybridIndex:
         query_P, column_P = np.nonzero(rows_QK >= 0)
         scores_QK[query_P, column_P] = self.index.products(vectors_QD, query_P, rows_QK[query_P, column_P])
         return scores_QK
-
-
-def _padded(values: NDArray[Any], width: int, filler: float) -> NDArray[Any]:
-    """The values with their second axis filled up to `width`."""
-    missing = [(0, 0), (0, width - values.shape[1])] + [(0, 0)] * (values.ndim - 2)
-    return np.pad(values, missing, constant_values=filler)
 
 
 def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from sources_to_damage import SOURCES, check_source
+from sources_to_damage import SOURCES, check_source, write_files
 
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.runs import read_run
@@ -30,15 +30,8 @@ def read_source(name: str, data: bytes, folder: Path) -> None:
     """Ingests the source `name` with one file replaced: the first byte says which, the others are its content."""
     files = dict(SOURCES[name])
     files[sorted(files)[data[0] % len(files) if data else 0]] = data[1:]
-    write(files, folder)
+    write_files(files, folder / "source")
     check_source(name, folder)
-
-
-def write(files: dict[str, bytes], folder: Path) -> None:
-    for file, content in files.items():
-        path = folder / "source" / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def read_params(data: bytes, folder: Path) -> None:

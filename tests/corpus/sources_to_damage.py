@@ -88,6 +88,14 @@ SOURCES: dict[str, dict[str, bytes]] = {
 }
 
 
+def write_files(files: dict[str, bytes], folder: Path) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
 def check_source(name: str, folder: Path) -> None:
     """Reads `folder / "source"` into a corpus in `folder / "corpus"`, and checks that every row left out is counted."""
     try:

@@ -135,8 +135,7 @@ def test_a_mixed_folder_is_read_whole(write: Write) -> None:
         ("f#1", "f", "A page.", "", None),
         ("g#1", "g", "A text.", "", None),
     ]
-    assert source.parts is not None
-    assert rows == [(part.finish or (lambda row: row))(row) for part in source.parts(1, map) for row in part.read()]
+    assert rows == [part.finish(row) for part in source.parts(1, map) for row in part.read()]
     assert [row[:2] for row in rows if isinstance(row, NotProse)] == [("a#2", "table")]
     assert [row[:2] for row in rows if type(row).__name__ == "Link"] == [("e", "a")]
 

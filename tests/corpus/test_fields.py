@@ -22,7 +22,7 @@ def passage(number: int, **fields: object) -> Passage:
 
 def written(folder: Path, rows: Sequence[Passage]) -> pa.Table:
     corpus = clean(iter(rows), folder / "passages.parquet")
-    corpus.passages.fields.write_typed(folder, len(corpus.passages))
+    corpus.passages.fields.write_typed(folder)
     return pq.read_table(folder / "fields.parquet")
 
 
@@ -52,7 +52,7 @@ def test_fields_belong_to_the_passages_that_were_kept(tmp_path: Path) -> None:
     corpus = clean(iter(rows), tmp_path / "passages.parquet")
     even = np.arange(len(corpus.passages)) % 2 == 0
     kept = corpus.passages.kept(even)
-    kept.fields.write_typed(tmp_path, len(kept))
+    kept.fields.write_typed(tmp_path)
     pages = pq.read_table(tmp_path / "fields.parquet")["page"].to_pylist()
     assert pages == [number if number % 3 else None for number in range(0, 20_000, 2)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fields.parquet", "passages.parquet"]
@@ -62,14 +62,14 @@ def test_parts_give_the_same_fields(tmp_path: Path) -> None:
     rows = [passage(number, name=f"n{number}") if number > 700 else passage(number) for number in range(2_000)]
     whole = written(tmp_path, rows)
     halves = [Part(partial(list, rows[:900])), Part(partial(list, rows[900:]))]
-    source = Source("jsonl", {}, lambda: iter(rows), parts=lambda size, each: halves)
+    source = Source("jsonl", {}, lambda size, each: halves)
     (tmp_path / "parts").mkdir()
     corpus = clean_parts(source, Several(map, tmp_path / "work"), tmp_path / "parts" / "passages.parquet")
-    corpus.passages.fields.write_typed(tmp_path / "parts", len(corpus.passages))
+    corpus.passages.fields.write_typed(tmp_path / "parts")
     assert pq.read_table(tmp_path / "parts" / "fields.parquet").equals(whole)
 
 
 def test_a_corpus_without_fields_has_no_such_table(tmp_path: Path) -> None:
     corpus = clean(iter([passage(1)]), tmp_path / "passages.parquet")
-    assert corpus.passages.fields.write_typed(tmp_path, 1) == []
+    assert corpus.passages.fields.write_typed(tmp_path) == []
     assert [path.name for path in tmp_path.iterdir()] == ["passages.parquet"]

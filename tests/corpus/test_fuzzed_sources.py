@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sources_to_damage import SOURCES, check_source
+from sources_to_damage import SOURCES, check_source, write_files
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.detect import open_source
@@ -57,13 +57,6 @@ damages = st.lists(
 )
 
 
-def write(files: dict[str, bytes], folder: Path) -> None:
-    for file, content in files.items():
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
 @pytest.mark.parametrize("name", SOURCES)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -80,7 +73,7 @@ def test_damaged_files_are_read_or_refused(name: str, data: st.DataObject) -> No
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"
         names = {file: f"{file}.gz" if packed and file != "split_80_20.json" else file for file in files}
-        write(
+        write_files(
             {names[file]: gzip.compress(whole) if names[file] != file else whole for file, whole in files.items()},
             source,
         )
@@ -94,7 +87,7 @@ def test_a_truncated_gzip_file_is_refused(name: str, cut: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             packed = gzip.compress(SOURCES[name][hurt])
             others = {file: whole for file, whole in SOURCES[name].items() if file != hurt}
-            write(others | {f"{hurt}.gz": packed[:-cut]}, Path(folder))
+            write_files(others | {f"{hurt}.gz": packed[:-cut]}, Path(folder))
             with pytest.raises(InputError, match=r"damaged|empty|cut off"):
                 list(open_source(folder, name).rows())
 
@@ -134,7 +127,7 @@ def test_repeated_tokens_are_read_in_linear_time(name: str) -> None:
                 b"# a" + many + b"x",
             ):
                 with tempfile.TemporaryDirectory() as folder:
-                    write(SOURCES[name] | {hurt: hurt_content}, Path(folder))
+                    write_files(SOURCES[name] | {hurt: hurt_content}, Path(folder))
                     try:
                         format = "tables" if name == "parquet" else name
                         for _ in open_source(folder, format).rows():

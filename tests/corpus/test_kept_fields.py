@@ -68,7 +68,7 @@ def fields_of(location: Path, folder: Path, names: tuple[str, ...] = NAMES, by_p
         if by_parts
         else clean(source.rows(), path)
     )
-    corpus.passages.fields.write_typed(folder, len(corpus.passages), source.cells)
+    corpus.passages.fields.write_typed(folder, source.cells)
     return pq.read_table(folder / "fields.parquet")
 
 
@@ -141,17 +141,10 @@ def test_a_corpus_read_as_a_source_keeps_its_fields(write: Write, tmp_path: Path
     ]
 
 
-def test_what_is_not_kept_is_named(write: Write, tmp_path: Path) -> None:
+def test_a_field_that_no_passage_has_is_refused(write: Write, tmp_path: Path) -> None:
     source = write({"corpus.jsonl": JSON})
     assert "fields" not in ingested(tmp_path / "none", source=str(source))
     assert not (tmp_path / "none" / "corpus" / "fields.parquet").exists()
-    for files, named in (
-        ({"corpus.jsonl": JSON}, "product, url, year, price, new"),
-        ({"passages.csv": CSV}, "product, year, price, new"),
-        (MARKDOWN, "product, year, price, new"),
-    ):
-        notes = open_source(str(write(files, folder=f"noted{len(files)}{named[:12]}"))).notes
-        assert notes == (f"not kept: {named}; to filter a search by one, name it in `fields`",)
     with pytest.raises(InputError, match=r"no passage of .* has prodct;"):
         ingested(tmp_path / "wrong", source=str(source), fields=("prodct", "url"))
     with pytest.raises(InputError, match=r"passages\.csv has no column prodct; it has id, text, product"):

@@ -61,7 +61,7 @@ def test_msmarco(packed: bool, write: Write, read: Read) -> None:
         ("collection.tsv", "9\n", "passage", "columns are not id, text or id, title, text"),
         ("collection.tsv", "a b\tx\n", "passage", "id holds white space"),
         ("collection.tsv", "9\t \n", "passage", "empty passage"),
-        ("queries.train.tsv", "9\n", "query", "not two columns (id, text)"),
+        ("queries.train.tsv", "9\n", "query", "columns are not id, text"),
         ("qrels.train.tsv", "1 0 2\n", "qrel", "not as many columns as the first row (4)"),
         ("qrels.train.tsv", "1 0 2 x\n", "qrel", "relevance is not a whole number"),
         ("qrels.train.tsv", "1 0 99 1\n", "qrel", "points to no passage"),

@@ -11,6 +11,7 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.article_layout import lay_out
+from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.pair_queries import PairChoices, PairQueries, make_pair_queries
 from stillhouse.corpus.query_sentences import query_sentences
@@ -59,7 +60,7 @@ def rows_of(articles: Articles) -> list[Passage]:
 
 
 def taken_of(articles: Articles) -> TakenPassages:
-    return TakenPassages.of(rows_of(articles))
+    return clean(rows_of(articles)).passages
 
 
 def allowed(articles: Articles, links: list[tuple[str, str]]) -> dict[str, set[tuple[str, str, str]]]:
@@ -102,7 +103,7 @@ def test_over_many_seeds_a_task_makes_every_allowed_query_and_no_other(task: str
 
 def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> None:
     rows = rows_of(SMALL)
-    made = make_pair_queries(TakenPassages.of(rows), LINKS, replace(CHOICES, per_article=30))
+    made = make_pair_queries(clean(rows).passages, LINKS, replace(CHOICES, per_article=30))
     texts = {row.id: row.text for row in rows}
     assert made.tasks == TASKS and not made.verbatim
     assert max(Counter(query.text for query in made.queries).values()) == 1
@@ -209,7 +210,7 @@ def test_sentences_keep_their_positions_and_duplicates_are_left_out() -> None:
 
 def test_layout_equals_a_slow_look_up() -> None:
     rows = rows_of(SMALL)
-    taken = TakenPassages.of(rows)
+    taken = clean(rows).passages
     layout = lay_out(taken.column("article_id"), taken.column("section"), taken.column("position"), LINKS)
     names = sorted(SMALL)
     assert [names[a] for a in layout.article_P] == [row.article_id for row in rows]
@@ -229,7 +230,7 @@ def test_layout_equals_a_slow_look_up() -> None:
 
 def test_passages_that_are_not_negatives_of_a_made_query(tmp_path: Path) -> None:
     rows = rows_of(LARGE)
-    made = make_pair_queries(TakenPassages.of(rows), LARGE_LINKS, CHOICES).queries
+    made = make_pair_queries(clean(rows).passages, LARGE_LINKS, CHOICES).queries
     ids = [query.id for query in made]
     write_tables(
         tmp_path,

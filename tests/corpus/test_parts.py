@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sources_to_damage import SOURCES
+from sources_to_damage import SOURCES, write_files
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning_parts import Several
@@ -24,15 +23,8 @@ from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.split_names import with_splits
 
 CHOICES = Choices(max_queries={}, seed=0, queries="source")
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=20, deadline=None)
 SIZES = st.integers(1, 120)
-
-
-def write(folder: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def corpus_of(source: Source, work: Path | None = None, part_bytes: int = 1) -> tuple[Any, dict[str, bytes]]:
@@ -61,15 +53,7 @@ def hold(location: Path, part_bytes: int, format: str = "auto") -> int:
 @pytest.mark.parametrize("format", SOURCES)
 @pytest.mark.parametrize("part_bytes", [1, 50, 1 << 20])
 def test_every_format(format: str, part_bytes: int, tmp_path: Path) -> None:
-    hold(write(tmp_path / "source", SOURCES[format]), part_bytes)
-
-
-def passage(id: str, text: str) -> bytes:
-    return json.dumps({"_id": id, "text": text}).encode()
-
-
-def joined(lines: list[bytes], end: bytes, ended: bool) -> bytes:
-    return end.join(lines) + (end if ended else b"")
+    hold(write_files(SOURCES[format], tmp_path / "source"), part_bytes)
 
 
 QUOTED = st.sampled_from(
@@ -89,32 +73,12 @@ QUOTED = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@FEW
 @given(st.lists(QUOTED, max_size=12), SIZES, st.sampled_from(["psgs_w100.tsv", "passages.tsv"]))
 @example([b"id\ttext\ttitle", b'2\t"open\tt', b"goes on", b'ends"\tt', b"3\tplain\tt"], 1, "psgs_w100.tsv")
 def test_tab_separated_rows_over_several_lines(lines: list[bytes], part_bytes: int, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        hold(write(Path(folder), {name: joined([b"id\ttext\ttitle", *lines], b"\n", True)}), part_bytes)
-
-
-ARTICLE = st.builds(
-    lambda id, texts, links: json.dumps({"_id": id, "sections": [{"paragraphs": texts}], "links": links}).encode(),
-    st.sampled_from("ab"),
-    st.lists(st.sampled_from(["x", "y", " ", 7]), max_size=3),
-    st.lists(st.sampled_from("abc"), max_size=2),
-)
-SOUND = b'{"_id": "a", "sections": [{"paragraphs": ["x"]}]}'
-FIRST, LACKING = SOUND.replace(b'"a"', b'"b"'), b'{"_id": "a"}'
-BROKEN = st.sampled_from([LACKING, b'{"_id": "b", "sections": 1}', b"no", b'{"title": "t"}', b""])
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(ARTICLE | BROKEN, max_size=9), SIZES)
-@example([FIRST, LACKING, SOUND, SOUND, LACKING], 1)
-def test_articles_that_recur_in_another_part(lines: list[bytes], part_bytes: int) -> None:
-    """A repeated article is one reject, whatever it contains; a broken article does not count as the first."""
-    with tempfile.TemporaryDirectory() as folder:
-        hold(write(Path(folder), {"articles.jsonl": joined(lines, b"\n", True)}), part_bytes)
+        hold(write_files({name: b"\n".join([b"id\ttext\ttitle", *lines, b""])}, Path(folder)), part_bytes)
 
 
 @FEW
@@ -151,9 +115,9 @@ def test_a_damaged_row_group_gives_the_same_message(tmp_path: Path) -> None:
 
 
 def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None:
-    source = write(tmp_path / "source", SOURCES["beir"])
+    source = write_files(SOURCES["beir"], tmp_path / "source")
     labels = {"queries.jsonl": b'{"_id": "n", "text": "new"}\n', "qrels/test.tsv": b"n\ta\t1\n"}
-    asked = write(tmp_path / "asked", labels)
+    asked = write_files(labels, tmp_path / "asked")
 
     def opened() -> Source:
         return with_queries(with_splits(open_source(str(source)), {"test": "dev"}), "test_queries", asked)
@@ -164,7 +128,7 @@ def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None
 
 
 def test_finished_parts_are_reused_unless_a_file_changed(tmp_path: Path) -> None:
-    source = write(tmp_path / "source", SOURCES["beir"])
+    source = write_files(SOURCES["beir"], tmp_path / "source")
     read: list[str] = []
 
     def counted(function: Any, items: Any) -> Any:

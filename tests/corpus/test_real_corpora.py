@@ -14,7 +14,7 @@ from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import Passage
+from stillhouse.corpus.sources.rows import Passage, Source, whole
 from stillhouse.corpus.store import Corpus
 
 DATA = Path(os.environ.get("STILLHOUSE_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -94,8 +94,7 @@ def test_reqa(division: str, train: int, dev: int, test: int, leaks: int, tmp_pa
 
 def test_distractors_of_wikipedia(tmp_path: Path) -> None:
     source, wiki = open_source(str(real("reqa-squad"))), open_source(str(real("wiki-intro")))
-    rows = wiki.rows
-    few = type(wiki)(wiki.format, {}, lambda: islice(rows(), 500))
+    few = Source(wiki.format, {}, whole(lambda: islice(wiki.rows(), 500)))
     count = sum(isinstance(row, Passage) for row in few.rows())
     facts = ingest_source(with_distractors(source, few, 0, 0, "en"), Choices(max_queries={}, seed=0), tmp_path)
     passages = Corpus.open(tmp_path).passages

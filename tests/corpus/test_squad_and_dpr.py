@@ -224,7 +224,7 @@ FOLLOWING = {"empty answer": [UNANSWERED], "empty query": [("answer", "points to
 @pytest.mark.parametrize(
     ("file", "line", "kind", "reason"),
     [
-        ("psgs_w100.tsv", "4\tonly text\n", "passage", "not three columns (id, text, title)"),
+        ("psgs_w100.tsv", "4\tonly text\n", "passage", "columns are not id, text, title"),
         ("psgs_w100.tsv", "4\t \tt\n", "passage", "empty passage"),
         ("nq-test.qa.csv", "who\n", "query", "not two columns (question, answers)"),
         ("nq-test.qa.csv", "who\t['a'] * 9\n", "query", "answers are not a list of texts"),

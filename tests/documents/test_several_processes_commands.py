@@ -14,7 +14,7 @@ from terminal import Terminal
 
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.corpus.engine.choice import open_engine
+from stillhouse.corpus.engine.ray_engine import open_engine
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.steps import ingest, tokenize
 

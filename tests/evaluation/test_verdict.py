@@ -13,9 +13,10 @@ import pytest
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.verdict import IndexRecalls, Rule, judge
+from stillhouse.evaluation.release_rule import Rule
+from stillhouse.evaluation.verdict import IndexRecalls, judge
 
-RULE = Rule("RR@10", 0.05, 0.1, 4, 200, 2000, 0)
+RULE = Rule(most_loss=0.1, least_queries=4, bootstrap_samples=200, randomisation_samples=2000, seed=0)
 SAME = [1.0, 0.5, 0.0, 1.0, 0.5, 1.0, 0.0, 0.5, 1.0, 0.0]
 CASES = {
     # champion's values, challenger's values, accepted, what the reason says
@@ -42,7 +43,7 @@ def test_verdict(case: str) -> None:
 def test_a_worse_retriever_is_almost_never_accepted_by_chance() -> None:
     """Of 80 challengers that lose 0.1 on average over 200 queries, nearly all are refused; of equal ones, few."""
     rng = np.random.default_rng(0)
-    rule = Rule("RR@10", 0.05, 1.0, 1, 100, 500, 0)
+    rule = Rule(most_loss=1.0, bootstrap_samples=100, randomisation_samples=500, seed=0)
     refused = dict.fromkeys((0.0, 0.1), 0)
     for shift in refused:
         for _ in range(80):

@@ -1,9 +1,11 @@
-"""Ray as the engine: processes on this machine, or on a cluster whose machines see the same files."""
+"""Ray as the engine, `ray`, `ray:N` or `ray://HOST:PORT`: processes on this machine, or on a cluster whose machines
+see the same files. `local` is no engine."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from typing import Any
 from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.core.own_machine import own_cores
 
+LOCAL = "local"
+_RAY = re.compile(r"ray|ray:[1-9][0-9]*|ray://[^\s/]+:[0-9]+")
 RETRIES = 3
 """How often a call is retried after its process was killed."""
 AT_ONCE = 3
@@ -23,12 +27,20 @@ OBJECT_STORE = 80 << 20
 
 
 class RayEngine:
+    """`sentence` describes the engine in the log. `elsewhere` means that its processes run on other machines, which
+    share only the work area with this one.
+    """
+
     def __init__(self, processes: int, name: str) -> None:
         self._at_once = AT_ONCE * processes
         self.sentence = f"{processes} processes of Ray share the work ({name})"
         self.elsewhere = bool(_address(name))
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Calls `function` in other processes and yields the results in the order of `items`.
+
+        If a process is killed, its call is retried. An error that the function raises is raised here.
+        """
         import ray
 
         call = ray.remote(_call).options(num_cpus=1, max_retries=RETRIES)
@@ -74,11 +86,19 @@ def _result(reference: Any) -> Any:
 
 
 @contextmanager
-def open_ray(name: str) -> Iterator[RayEngine]:
-    """Opens Ray by its name (`corpus.engine.choice`): `ray` is the cluster at `$RAY_ADDRESS`, or this machine.
+def open_engine(name: str) -> Iterator[RayEngine | None]:
+    """Opens the named engine while the block runs; `ray` is the cluster at `$RAY_ADDRESS`, or this machine. Yields None
+    for `local`.
 
-    Raises `InputError` if Ray is not installed or a cluster does not answer.
+    Raises `InputError` for an unknown name, if Ray is not installed, and if a cluster does not answer.
     """
+    if name == LOCAL:
+        yield None
+        return
+    if not _RAY.fullmatch(name):
+        raise InputError(
+            f"engine is {name!r}; give local, ray, ray:N for N processes on this machine, or ray://HOST:PORT"
+        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send nothing to Ray's makers
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves workers on a busy machine
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.kept_fields import kept_fields
@@ -15,27 +14,25 @@ from stillhouse.corpus.sources.lines import (
     IllTyped,
     find_file,
     identifier,
-    placed,
+    list_field,
+    made_of,
+    object_of,
     read_objects,
-    shown_id,
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
-    Begins,
     Link,
     Passage,
     Rejected,
     Row,
     Source,
 )
-from stillhouse.corpus.sources.spans import WHOLE, Span
+from stillhouse.corpus.sources.spans import Span
 
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
-_READ = (*ARTICLE_ID, "title", "sections", "links")
-DUPLICATE = "duplicate article id"
 
 
 def open_article_jsonl(location: Path, options: Options) -> Source:
@@ -43,41 +40,23 @@ def open_article_jsonl(location: Path, options: Options) -> Source:
     path = location if location.is_file() else find_file(location, "articles.jsonl")
     if path is None:
         raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
-    read = partial(_read_articles, options.fields)
-    return labelled_lines(ARTICLE_JSONL, path, read, _READ, options.fields)
+    return labelled_lines(ARTICLE_JSONL, path, partial(_read_articles, options.fields))
 
 
 def _read_articles(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
-    seen: set[str] = set()
-    for fields in read_objects(path, path.name, span):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        sound, begun = True, ""
-        try:
-            id = identifier(fields, ARTICLE_ID)
-            if id in seen:
-                raise IllTyped(DUPLICATE)
-            begun = id
-            rows = list(_article_rows(id, fields, kept_fields(names, fields)))
-            seen.add(id)
-        except IllTyped as reason:
-            sound = False
-            rows = [Rejected("passage", shown_id(fields, ARTICLE_ID), str(reason), fields.where, fields.content)]
-        if begun and span != WHOLE:
-            yield Begins(begun, len(rows), sound, DUPLICATE, fields.where, fields.content)
-        yield from rows
+    rows = read_objects(path, path.name, span)
+    return made_of(rows, "passage", ARTICLE_ID, lambda fields: list(_article_rows(names, fields)))
 
 
-def _article_rows(id: str, fields: Fields, kept: dict[str, Any] | None) -> Iterator[Row]:
+def _article_rows(names: tuple[str, ...], fields: Fields) -> Iterator[Row]:
     """The paragraphs of an article, each a passage `<id>#<k>`, and its links. Raises `IllTyped` for a wrong shape."""
+    id, kept = identifier(fields, ARTICLE_ID), kept_fields(names, fields)
     title = text_field(fields, "title", optional=True)
     position = 0
-    for section in _list(fields, "sections"):
-        if not isinstance(section, dict):
-            raise IllTyped("a section is not an object")
-        heading = text_field(placed(section), "heading", optional=True)
-        for paragraph in _list(section, "paragraphs"):
+    for section in list_field(fields, "sections"):
+        part = object_of(section, "a section is ")
+        heading = text_field(part, "heading", optional=True)
+        for paragraph in list_field(part, "paragraphs"):
             passage_id = f"{id}#{position + 1}"
             if isinstance(paragraph, str):
                 yield Passage(passage_id, title, paragraph, id, heading, position, fields.where, kept)
@@ -87,18 +66,7 @@ def _article_rows(id: str, fields: Fields, kept: dict[str, Any] | None) -> Itera
             position += 1
     if position == 0:
         raise IllTyped("article without a paragraph")
-    for target in _list(fields, "links", optional=True):
+    for target in list_field(fields, "links", optional=True):
         if not isinstance(target, str):
             raise IllTyped("a link is not text")
         yield Link(id, target, fields.where)
-
-
-def _list(fields: dict[str, Any], name: str, *, optional: bool = False) -> list[Any]:
-    if name not in fields:
-        if optional:
-            return []
-        raise IllTyped(f"no {name}")
-    value = fields[name]
-    if not isinstance(value, list):
-        raise IllTyped(f"{name} is not a list")
-    return value

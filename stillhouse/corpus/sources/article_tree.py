@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,9 +12,9 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.article import Article
 from stillhouse.corpus.sources.document_article import DOCUMENTS, Documents
-from stillhouse.corpus.sources.front_matter import MOST, front_matter
+from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.html_article import read_page
-from stillhouse.corpus.sources.kept_fields import kept_fields, not_kept
+from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
@@ -67,32 +67,15 @@ def open_article_tree(
         # A target outside the tree keeps its path, so that cleaning can report it.
         return row._replace(target=ids.get(row.target, row.target)) if isinstance(row, Link) else row
 
-    def rows() -> Iterator[Row]:
-        yield from found.rejected
-        yield from map(linked, _read_articles(options.fields, articles()))
-        yield from read_labels(labels)
-
-    def parts(size: int, each: Each) -> list[Part]:
-        of_articles = [
-            Part(partial(_read_articles, options.fields, some), linked) for some in _together(articles(), size)
-        ]
-        return [Part(partial(list, found.rejected)), *of_articles, Part(partial(read_labels, labels))]
+    def parts(size: int, each: Each) -> Iterator[Part]:
+        yield Part(partial(list, found.rejected))
+        for some in _together(articles(), size):
+            yield Part(partial(_read_articles, options.fields, some), linked)
+        yield Part(partial(read_labels, labels))
 
     counts = ", ".join(f"{count:,} {suffix}" for suffix, count in kinds.most_common())
     notes = [f"files by kind: {counts}"] if len(kinds) > 1 else []
-    notes += _front_not_kept(options.fields, files.values())
-    return Source(format, files | labels, rows, notes=tuple(notes), parts=parts, cells=True)
-
-
-def _front_not_kept(names: Sequence[str], files: Iterable[Path]) -> tuple[str, ...]:
-    """`not_kept` for the front matter of the first text."""
-    first = next((path for path in files if _suffix(path) in TEXTS), None)
-    if first is None:
-        return ()
-    with suppress(OSError), first.open(encoding="utf-8", errors="replace") as file:
-        if front := front_matter(file.read(MOST)):
-            return not_kept(names, front.others, ())
-    return ()
+    return Source(format, files | labels, parts, notes=tuple(notes), cells=True)
 
 
 def _suffix(path: Path) -> str:

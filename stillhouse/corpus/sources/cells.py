@@ -8,14 +8,16 @@ as usual (DPR). So a tab-separated line is read as quoted if its quotes are bala
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from stillhouse.corpus.sources.lines import LONGEST, read_lines
+from stillhouse.corpus.sources.lines import LONGEST, Fields, placed, read_lines
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.spans import WHOLE, Span
 
 TAB = "\t"
+DELIMITERS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
+"""The possible delimiters of cells, with their names."""
 LONGEST_CELL = 200
 """The most lines of a quoted tab-separated cell; beyond it, the quote counts as literal."""
 Line = tuple[int, str]
@@ -31,6 +33,55 @@ def read_cells(path: Path, name: str, delimiter: str, span: Span = WHOLE) -> Ite
     """
     assert delimiter == TAB or span == WHOLE, "a quoted cell may hold any line"
     yield from _read_tab_separated(path, name, span) if delimiter == TAB else _read_quoted(path, name, delimiter)
+
+
+def header_of(path: Path, name: str, delimiter: str) -> list[str]:
+    """The first row of a delimited file; [] if no row can be read."""
+    rows = read_cells(path, name, delimiter)
+    return next((row[1] for row in rows if not isinstance(row, Rejected)), [])
+
+
+def read_named_cells(
+    path: Path, name: str, delimiter: str, kind: str, span: Span = WHOLE
+) -> Iterator[Fields | Rejected]:
+    """The rows of a delimited file below its header, by its names; one of another width is rejected as a `kind`."""
+    header, below = header_of(path, name, delimiter), not span.is_first
+    for row in read_cells(path, name, delimiter, span):
+        if isinstance(row, Rejected):
+            yield row
+        elif below:
+            number, cells = row
+            where, content = f"{name}:{number}", str(cells)[:CONTENT_LENGTH]
+            if len(cells) == len(header):
+                yield placed(dict(zip(header, cells)), where, content)
+            else:
+                reason = f"not as many columns as the first row ({len(header)})"
+                yield Rejected(kind, cells[0], reason, where, content)
+        else:
+            below = True
+
+
+def by_form(
+    rows: Iterable[Cells | Rejected], name: str, kind: str, *forms: tuple[str, ...], heads: Collection[str] = ()
+) -> Iterator[Fields | Rejected]:
+    """Rows by the names of the form with as many columns; others are rejected as a `kind`.
+
+    A first row that begins with one of `heads` is a header, which is left out.
+    """
+    of_width, known = {len(form): form for form in forms}, " or ".join(map(", ".join, forms))
+    for row in rows:
+        if isinstance(row, Rejected):
+            yield row
+            continue
+        number, cells = row
+        is_header, heads = cells[0] in heads, ()
+        if is_header:
+            continue
+        where, content = f"{name}:{number}", TAB.join(cells)[:CONTENT_LENGTH]
+        if form := of_width.get(len(cells)):
+            yield placed(dict(zip(form, cells)), where, content)
+        else:
+            yield Rejected(kind, cells[0], f"columns are not {known}", where, content)
 
 
 def is_row_by_itself(line: bytes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from stillhouse.corpus.sources.msmarco import COLLECTIONS, MSMARCO, find_collect
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
-from stillhouse.corpus.sources.rows import Each, Part, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Each, Part, Rejected, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_names import find_tables
@@ -100,11 +100,9 @@ def _open(source: str, format: str, options: Options) -> Source:
         return opened
 
     def parts(size: int, each: Each) -> list[Part]:
-        assert opened.parts is not None
         return [Part(partial(list, unread)), *opened.parts(size, each)]
 
-    rows = partial(_after, unread, opened)
-    return dataclasses.replace(opened, rows=rows, parts=parts if opened.parts else None)
+    return dataclasses.replace(opened, parts=parts)
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:
@@ -115,11 +113,6 @@ def _refuse_unread_labels(location: Path, opened: Source) -> None:
                 f"{path} has questions, which are not read beside {next(iter(opened.files))}; write them as "
                 "queries.jsonl and qrels/train.tsv, or name this file as the source"
             )
-
-
-def _after(unread: list[Rejected], source: Source) -> Iterator[Row]:
-    yield from unread
-    yield from source.rows()
 
 
 def detect(location: Path) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stillhouse.corpus.sources.reqa import candidates_of
-from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected, Row, Source, whole
 
 PLACE = "distractors"
 """The prefix of the distractors' file names in `rejected.parquet`."""
@@ -34,7 +34,7 @@ def with_distractors(source: Source, other: Source, most: int | None, seed: int,
 
     files = source.files | {f"{PLACE}/{name}": path for name, path in other.files.items()}
     identity = "+".join(filter(None, (source.identity, other.identity)))
-    return dataclasses.replace(source, files=files, rows=rows, identity=identity, parts=None)
+    return dataclasses.replace(source, files=files, parts=whole(rows), identity=identity)
 
 
 def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: str) -> Iterator[Row]:

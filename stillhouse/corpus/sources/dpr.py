@@ -10,10 +10,10 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import REGEX, TEXT
-from stillhouse.corpus.sources.cells import is_row_by_itself, read_cells
+from stillhouse.corpus.sources.cells import TAB, by_form, is_row_by_itself, read_cells
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.lines import IllTyped, identifier, placed, spaceless, text_field
+from stillhouse.corpus.sources.lines import IllTyped, identifier, list_field, object_of, placed, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
@@ -32,6 +32,7 @@ from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 
 DPR = "dpr"
+COLUMNS = ("id", "text", "title")
 CONTEXT_ID = ("passage_id", "psg_id")
 PREFIX = "wiki:"
 """The prefix of passage numbers in some files."""
@@ -63,11 +64,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
     def rows() -> Iterator[Row]:
         # Positives without an id: text of the positive → the qrels that wait for a passage with this text.
         waiting: dict[str, list[Qrel]] = {}
-        asked: set[tuple[str, str]] = set()
-        for path in training:
-            yield from _read_training(path, options, waiting, asked)
-        for path in questions:
-            yield from _read_questions(path, options, asked)
+        yield from _read_asked(training, questions, options, waiting)
         yield from _read_passages(passages[0], waiting)
         for qrels in waiting.values():
             for row in qrels:
@@ -75,21 +72,25 @@ def open_dpr(folder: Path, options: Options) -> Source:
 
     def parts(size: int, each: Each) -> list[Part]:
         waiting: dict[str, list[Qrel]] = {}
-        for path in training:
+        spans = divide(passages[0], size, each, is_row_by_itself)
+        for path in training if len(spans) > 1 else ():
             for _ in _read_training(path, options, waiting, set()):
                 if waiting:  # any passage may have the text of a positive without an id
                     return [Part(rows)]
-        spans = divide(passages[0], size, each, is_row_by_itself)
-        asking = Part(partial(_read_asked, training, questions, options))
+        if len(spans) == 1:
+            return [Part(rows)]
+        asking = Part(partial(_read_asked, training, questions, options, {}))
         return [asking, *(Part(partial(_read_passages, passages[0], {}, span)) for span in spans)]
 
-    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, rows, parts=parts)
+    return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, parts)
 
 
-def _read_asked(training: Sequence[Path], questions: Sequence[Path], options: Options) -> Iterator[Row]:
+def _read_asked(
+    training: Sequence[Path], questions: Sequence[Path], options: Options, waiting: dict[str, list[Qrel]]
+) -> Iterator[Row]:
     asked: set[tuple[str, str]] = set()
     for path in training:
-        yield from _read_training(path, options, {}, asked)
+        yield from _read_training(path, options, waiting, asked)
     for path in questions:
         yield from _read_questions(path, options, asked)
 
@@ -100,24 +101,14 @@ def passage_files(folder: Path) -> list[Path]:
 
 
 def _read_passages(path: Path, waiting: dict[str, list[Qrel]], span: Span = WHOLE) -> Iterator[Row]:
-    first = span.is_first
-    for row in read_cells(path, path.name, "\t", span):
+    rows = read_cells(path, path.name, TAB, span)
+    for row in by_form(rows, path.name, "passage", COLUMNS, heads=COLUMNS[:1] if span.is_first else ()):
         if isinstance(row, Rejected):
             yield row
             continue
-        number, cells = row
-        where = f"{path.name}:{number}"
-        is_header, first = first and cells == ["id", "text", "title"], False
-        if is_header:
-            continue
-        if len(cells) != 3:
-            yield Rejected(
-                "passage", cells[0], "not three columns (id, text, title)", where, str(cells)[:CONTENT_LENGTH]
-            )
-            continue
-        id, text, title = cells[0].removeprefix(PREFIX), cells[1], cells[2]
-        yield Passage(id, title, text, article_id=id, section="", position=0, where=where)
-        for qrel in waiting.pop(_words(text), ()) if waiting else ():
+        id = row["id"].removeprefix(PREFIX)
+        yield Passage(id, row["title"], row["text"], article_id=id, section="", position=0, where=row.where)
+        for qrel in waiting.pop(_words(row["text"]), ()) if waiting else ():
             yield qrel._replace(passage_id=id)
 
 
@@ -129,13 +120,9 @@ def _read_training(
         id, where = query_id(path, number), f"{path.name}:{number + 1}"
         content = str(element)[:CONTENT_LENGTH]
         try:
-            if not isinstance(element, dict):
-                raise IllTyped("not a JSON object")
-            fields = placed(element, where, content)
-            question = text_field(fields, "question")
-            answers, contexts = _texts(fields.get("answers", [])), fields.get("positive_ctxs")
-            if not isinstance(contexts, list):
-                raise IllTyped("positive_ctxs is not a list")
+            fields = object_of(element)
+            question, contexts = text_field(fields, "question"), list_field(fields, "positive_ctxs")
+            answers = _texts(fields.get("answers", []))
         except IllTyped as reason:
             yield Rejected("query", id, str(reason), where, content)
             continue
@@ -149,11 +136,9 @@ def _read_training(
 
 def _read_positive(context: object, qrel: Qrel, waiting: dict[str, list[Qrel]]) -> Iterator[Row]:
     try:
-        if not isinstance(context, dict):
-            raise IllTyped("positive is not a JSON object")
-        fields = placed(context)
-        if any(context.get(name) is not None for name in CONTEXT_ID):
-            known = placed({name: value for name, value in context.items() if value is not None})
+        fields = object_of(context, "positive is ")
+        known = placed({name: value for name, value in fields.items() if value is not None})
+        if any(name in known for name in CONTEXT_ID):
             yield qrel._replace(passage_id=identifier(known, CONTEXT_ID).removeprefix(PREFIX))
         else:
             waiting.setdefault(_words(text_field(fields, "text")), []).append(qrel)

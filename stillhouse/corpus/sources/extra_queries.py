@@ -28,16 +28,11 @@ def with_queries(source: Source, place: str, folder: Path) -> Source:
             "(query-id, corpus-id, score), each also with .gz"
         )
 
-    def rows() -> Iterator[Row]:
-        yield from source.rows()
-        yield from _read(place, labels)
-
     def parts(size: int, each: Each) -> list[Part]:
-        assert source.parts is not None
         return [*source.parts(size, each), Part(partial(_read, place, labels))]
 
     files = source.files | {f"{place}/{name}": path for name, path in labels.items()}
-    return dataclasses.replace(source, files=files, rows=rows, parts=parts if source.parts else None)
+    return dataclasses.replace(source, files=files, parts=parts)
 
 
 def _read(place: str, labels: dict[str, Path]) -> Iterator[Row]:

@@ -18,7 +18,14 @@ NO_TEXT = "the title of the front matter is not text"
 
 _FENCED = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"(?:\s|#.*+)*+[\w-]+[ \t]*:(?:\s|\Z)")
-_NULL = ("", "~", "null", "Null", "NULL")
+
+
+class _Texts(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Reads numbers and dates as texts; only null has no text."""
+
+
+_Texts.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Texts.add_constructor("tag:yaml.org,2002:null", lambda loader, node: None)
 
 
 class FrontMatter(NamedTuple):
@@ -54,36 +61,24 @@ def front_matter(text: str) -> FrontMatter | None:
 
 
 def _read(content: str) -> tuple[str, str, dict[str, str | list[str]]] | None:
-    """The last title, what is wrong with it, and the other keys; None if the content is not keys with values.
-
-    Reads event by event: YAML nodes are built by recursion, so thousands of nested ones would crash the process, and an
-    alias may expand to millions.
-    """
-    title = fault = key = ""
-    others: dict[str, Any] = {}
-    depth = documents = 0
-    is_key = True
-    for event in yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        if documents > 1 or depth > DEEPEST:
-            raise yaml.YAMLError("several documents, or one that takes the square of its length to read")
-        if isinstance(event, yaml.NodeEvent) and depth == 0 and not isinstance(event, yaml.MappingStartEvent):
-            return None
-        if isinstance(event, yaml.NodeEvent) and depth == 1:
-            value = event.value if isinstance(event, yaml.ScalarEvent) else None
-            is_null = value in _NULL and not getattr(event, "style", "")
-            if is_key:
-                key = value or ""
-            elif key.lower() != "title":
-                others.pop(key, None)
-                if isinstance(event, yaml.SequenceStartEvent):
-                    others[key] = []
-                elif value is not None and not is_null:
-                    others[key] = value
-            else:
-                title, fault = "" if is_null else " ".join((value or "").split()), NO_TEXT if value is None else ""
-            is_key = not is_key
-        elif isinstance(event, yaml.ScalarEvent) and depth == 2 and isinstance(others.get(key), list):
-            others[key].append(event.value)
+    """The last title, what is wrong with it, and the other keys; None if the content is not keys with values."""
+    depth = 0
+    for event in yaml.parse(content, Loader=_Texts):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-    return title, fault, others
+        if depth > DEEPEST:  # building thousands of nested values would crash the process
+            raise yaml.YAMLError("nested too deeply")
+    found = yaml.load(content, Loader=_Texts)  # noqa: S506  # it makes texts, lists and dictionaries alone
+    if not isinstance(found or {}, dict):
+        return None
+    title: Any = None
+    others: dict[str, str | list[str]] = {}
+    for key, value in (found or {}).items():
+        if isinstance(key, str) and key.lower() == "title":
+            title = value
+        elif isinstance(key, str) and isinstance(value, str):
+            others[key] = value
+        elif isinstance(key, str) and isinstance(value, list):
+            others[key] = [item for item in value if isinstance(item, str)]
+    if title is None or isinstance(title, str):
+        return " ".join((title or "").split()), "", others
+    return "", NO_TEXT, others

@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
-from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source, whole
 from stillhouse.corpus.sources.split_names import split_in
 
 IR_DATASETS = "ir_datasets"
@@ -54,7 +54,7 @@ def open_ir_datasets(source: str) -> Source:
         except (OSError, RuntimeError) as error:
             raise InputError(f"{source} could not be read ({error}); see https://ir-datasets.com/{ids[0]}") from None
 
-    return Source(IR_DATASETS, {}, rows, identity=source)
+    return Source(IR_DATASETS, {}, whole(rows), identity=source)
 
 
 def split_of(id: str) -> str:

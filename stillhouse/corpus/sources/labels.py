@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.file_names import entries
-from stillhouse.corpus.sources.kept_fields import first_not_kept
-from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
-from stillhouse.corpus.sources.spans import WHOLE, Span, divide
+from stillhouse.corpus.sources.spans import Span, divide
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_names import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
@@ -75,33 +74,21 @@ def read_labels(files: Mapping[str, Path]) -> Iterator[Query | Qrel | Rejected]:
 
 def read_queries(path: Path, name: str) -> Iterator[Query | Rejected]:
     """The rows of a `queries.jsonl`."""
-    for fields in read_objects(path, name):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        try:
-            text = next((field for field in QUERY_TEXT if field in fields), QUERY_TEXT[0])
-            yield Query(identifier(fields, QUERY_ID), text_field(fields, text), fields.where)
-        except IllTyped as reason:
-            yield Rejected("query", shown_id(fields, QUERY_ID), str(reason), fields.where, fields.content)
+
+    def query(fields: Fields) -> Iterator[Query]:
+        text = next((field for field in QUERY_TEXT if field in fields), QUERY_TEXT[0])
+        yield Query(identifier(fields, QUERY_ID), text_field(fields, text), fields.where)
+
+    return made_of(read_objects(path, name), "query", QUERY_ID, query)
 
 
-def labelled_lines(
-    format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]], keys: Sequence[str], names: Sequence[str]
-) -> Source:
-    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it.
-
-    `keys` are what it reads of each object, besides the fields `names`.
-    """
+def labelled_lines(format: str, path: Path, read: Callable[[Path, Span], Iterable[Row]]) -> Source:
+    """A source of one file of lines, which `read` reads by spans, with the queries and qrels beside it."""
     labels = find_labels(path.parent)
     labels.pop(path.name, None)
-
-    def rows() -> Iterator[Row]:
-        yield from read(path, WHOLE)
-        yield from read_labels(labels)
 
     def parts(size: int, each: Each) -> list[Part]:
         spans = divide(path, size, each)
         return [*(Part(partial(read, path, span)) for span in spans), Part(partial(read_labels, labels))]
 
-    return Source(format, {path.name: path} | labels, rows, notes=first_not_kept(path, names, keys), parts=parts)
+    return Source(format, {path.name: path} | labels, parts)

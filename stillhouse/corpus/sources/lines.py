@@ -6,17 +6,17 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.spans import WHOLE, Span
 
-_decoder = json.JSONDecoder()
+T = TypeVar("T")
 
 
 class Fields(dict[str, Any]):
@@ -127,22 +127,13 @@ def read_objects(path: Path, name: str, span: Span = WHOLE) -> Iterator[Fields |
         number, text = line
         where, value, reason = f"{name}:{number}", None, "not a JSON object"
         try:
-            value = _value(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             reason = "not JSON"
         if isinstance(value, dict):
             yield placed(value, where, text)
         else:
             yield Rejected("line", "", reason, where, text[:CONTENT_LENGTH])
-
-
-def _value(text: str) -> Any:
-    """`json.loads`, but faster for a line without white space around its value."""
-    try:
-        value, end = _decoder.raw_decode(text)
-    except ValueError:
-        end = -1
-    return value if end == len(text) else _decoder.decode(text)
 
 
 def spaceless(text: str) -> str:
@@ -171,6 +162,40 @@ def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:
     if value is None and optional:
         return ""
     raise IllTyped(f"{name} is not text" if name in fields else f"no {name}")
+
+
+def list_field(fields: Fields, name: str, *, optional: bool = False) -> list[Any]:
+    """The list of a field; [] for an optional one that is missing or null. Raises `IllTyped`."""
+    value = fields.get(name)
+    if isinstance(value, list):
+        return value
+    if value is None and optional:
+        return []
+    raise IllTyped(f"{name} is not a list" if name in fields else f"no {name}")
+
+
+def object_of(value: object, what: str = "") -> Fields:
+    """A value of JSON as fields without a place. Raises `IllTyped` unless it is an object."""
+    if not isinstance(value, dict):
+        raise IllTyped(f"{what}not a JSON object")
+    return placed(value)
+
+
+def made_of(
+    objects: Iterable[Fields | T | Rejected],
+    kind: str,
+    ids: tuple[str, ...],
+    make: Callable[[Fields], Iterable[T]],
+) -> Iterator[T | Rejected]:
+    """What `make` makes of each object; if it raises `IllTyped`, the object is rejected as a row of this kind."""
+    for fields in objects:
+        if not isinstance(fields, Fields):
+            yield fields
+            continue
+        try:
+            yield from make(fields)
+        except IllTyped as reason:
+            yield Rejected(kind, shown_id(fields, ids), str(reason), fields.where, fields.content)
 
 
 def shown_id(fields: Fields, names: tuple[str, ...]) -> str:

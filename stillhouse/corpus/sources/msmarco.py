@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.cells import Cells, by_form
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
@@ -53,22 +54,19 @@ def open_msmarco(folder: Path, options: Options) -> Source:
     titles = [path for name in TITLES if (path := find_file(folder, name))][:1]
     labels = _find_labels(folder)
 
-    def rows() -> Iterator[Row]:
+    def titled() -> Iterator[Row]:  # any passage may have any title
         names: dict[str, str] = {}
         for path in titles:
             yield from _read_titles(path, names)
         yield from _read_passages(collection, names)
-        yield from _read_labels(labels)
 
     def parts(size: int, each: Each) -> list[Part]:
-        if titles:  # any passage may have any title
-            return [Part(rows)]
         spans = divide(collection, size, each)
         passages = [Part(partial(_read_passages, collection, {}, span)) for span in spans]
-        return [*passages, Part(partial(_read_labels, labels))]
+        return [*([Part(titled)] if titles else passages), Part(partial(_read_labels, labels))]
 
     paths = [collection, *titles, *(path for kind in ("queries", "qrels") for path, _ in labels[kind])]
-    return Source(MSMARCO, {path.name: path for path in paths}, rows, parts=parts)
+    return Source(MSMARCO, {path.name: path for path in paths}, parts)
 
 
 def _read_labels(labels: Mapping[str, Sequence[tuple[Path, str]]]) -> Iterator[Row]:
@@ -118,49 +116,27 @@ def _of(name: str) -> str:
     return found.group()[-2:] if found else ""
 
 
-def _read_rows(
-    path: Path, separator: str | None = "\t", most: int = -1, span: Span = WHOLE
-) -> Iterator[tuple[str, list[str]] | Rejected]:
-    """The lines of a file or a span of it as (where, cells), without a heading."""
-    first = span.is_first
+def _cells(path: Path, span: Span = WHOLE, most: int = -1) -> Iterator[Cells | Rejected]:
     for line in read_lines(path, path.name, span=span):
-        if isinstance(line, Rejected):
-            yield line
-            continue
-        cells = line[1].split(separator, most)
-        is_heading, first = first and bool(cells) and cells[0] in HEADS, False
-        if not is_heading:
-            yield f"{path.name}:{line[0]}", cells
+        yield line if isinstance(line, Rejected) else (line[0], line[1].split("\t", most))
 
 
 def _read_titles(path: Path, titles: dict[str, str]) -> Iterator[Rejected]:
-    for row in _read_rows(path):
+    for row in by_form(_cells(path), path.name, "line", ("id", "title"), heads=HEADS):
         if isinstance(row, Rejected):
             yield row
-            continue
-        where, cells = row
-        if len(cells) == 2:
-            # The title files of MS MARCO write "-" for none.
-            titles[cells[0]] = "" if cells[1].strip() == "-" else cells[1]
-        else:
-            yield Rejected("line", cells[0], "not two columns (id, title)", where, "\t".join(cells))
+        else:  # the title files of MS MARCO write "-" for none
+            titles[row["id"]] = "" if row["title"].strip() == "-" else row["title"]
 
 
 def _read_passages(path: Path, titles: dict[str, str], span: Span = WHOLE) -> Iterator[Row]:
-    forms = {len(form): form for form in COLLECTIONS[path.name.removesuffix(".gz")]}
-    known = " or ".join(", ".join(form) for form in forms.values())
-    for row in _read_rows(path, span=span):
+    forms, heads = COLLECTIONS[path.name.removesuffix(".gz")], HEADS if span.is_first else ()
+    for row in by_form(_cells(path, span), path.name, "passage", *forms, heads=heads):
         if isinstance(row, Rejected):
             yield row
-            continue
-        where, cells = row
-        form = forms.get(len(cells))
-        if form is None:
-            yield Rejected("passage", cells[0], f"columns are not {known}", where, "\t".join(cells))
-            continue
-        values = dict(zip(form, cells))
-        id, title = values["id"], titles.get(values["id"], values.get("title", ""))
-        yield Passage(id, title, values["text"], article_id=id, section="", position=0, where=where)
+        else:
+            id, title = row["id"], titles.get(row["id"], row.get("title", ""))
+            yield Passage(id, title, row["text"], article_id=id, section="", position=0, where=row.where)
 
 
 def _read_qrels(path: Path, split: str, judged: set[str]) -> Iterator[Row]:
@@ -171,14 +147,10 @@ def _read_qrels(path: Path, split: str, judged: set[str]) -> Iterator[Row]:
 
 
 def _read_queries(path: Path, judged: set[str]) -> Iterator[Row]:
-    for row in _read_rows(path, most=1):
+    for row in by_form(_cells(path, most=1), path.name, "query", ("id", "text"), heads=HEADS):
         if isinstance(row, Rejected):
             yield row
-            continue
-        where, cells = row
-        if len(cells) != 2:
-            yield Rejected("query", cells[0], "not two columns (id, text)", where, "\t".join(cells))
-        elif cells[0] in judged:
-            yield Query(cells[0], cells[1], where)
+        elif row["id"] in judged:
+            yield Query(row["id"], row["text"], row.where)
         else:
             yield LeftOut("query", "no qrel of its split names it")

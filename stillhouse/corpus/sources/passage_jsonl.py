@@ -9,15 +9,14 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import labelled_lines
-from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Passage, Row, Source
 from stillhouse.corpus.sources.spans import Span
 
 BEIR = "beir"
 JSONL = "jsonl"
 PASSAGE_ID = ("_id", "id", "passage_id")
-_READ = (*PASSAGE_ID, "title", "text")
 
 
 def open_beir(folder: Path, options: Options) -> Source:
@@ -37,21 +36,16 @@ def open_jsonl(location: Path, options: Options) -> Source:
 
 
 def _open(format: str, path: Path, options: Options) -> Source:
-    return labelled_lines(format, path, partial(_read_passages, options.fields), _READ, options.fields)
+    return labelled_lines(format, path, partial(_read_passages, options.fields))
 
 
 def _read_passages(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
-    for fields in read_objects(path, path.name, span):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        try:
-            id = identifier(fields, PASSAGE_ID)
-            title, text = text_field(fields, "title", optional=True), text_field(fields, "text")
-        except IllTyped as reason:
-            yield Rejected("passage", shown_id(fields, PASSAGE_ID), str(reason), fields.where, fields.content)
-            continue
+    def passage(fields: Fields) -> tuple[Passage]:
+        id = identifier(fields, PASSAGE_ID)
+        title, text = text_field(fields, "title", optional=True), text_field(fields, "text")
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.
-        yield Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields))
+        return (Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields)),)
+
+    return made_of(read_objects(path, path.name, span), "passage", PASSAGE_ID, passage)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import accumulate, islice, pairwise
-from typing import Any
+from itertools import accumulate, pairwise
 
 from semantic_text_splitter import TextSplitter
 
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
-from stillhouse.corpus.sources.rows import Begins, Each, Part, Passage, Row, Source
+from stillhouse.corpus.sources.rows import Each, Part, Passage, Row, Source
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import SEP, SPACE, passage_text, read_title
@@ -88,28 +87,12 @@ def _sections(text: str) -> Iterator[tuple[int, int, str]]:
 def with_pieces(source: Source, splitting: Splitting) -> Source:
     """The source with its long passages split."""
 
-    def rows() -> Iterator[Row]:
-        return _split(source.rows(), splitting)
-
     def parts(size: int, each: Each) -> list[Part]:
-        assert source.parts is not None
-        return [Part(partial(_read, part.read, splitting), part.finish) for part in source.parts(size, each)]
+        return [Part(partial(_split, part.read, splitting), part.finish) for part in source.parts(size, each)]
 
-    return dataclasses.replace(source, rows=rows, parts=parts if source.parts else None)
-
-
-def _read(read: Callable[[], Iterable[Row]], splitting: Splitting) -> Iterator[Row]:
-    return _split(read(), splitting)
+    return dataclasses.replace(source, parts=parts)
 
 
-def _split(rows: Iterable[Row], splitting: Splitting) -> Iterator[Row]:
-    rows = iter(rows)
-    for row in rows:
-        if isinstance(row, Passage):
-            yield from splitting.pieces(row)
-        elif isinstance(row, Begins):
-            article: list[Any] = list(_split(islice(rows, row.rows), splitting))
-            yield row._replace(rows=len(article))
-            yield from article
-        else:
-            yield row
+def _split(read: Callable[[], Iterable[Row]], splitting: Splitting) -> Iterator[Row]:
+    for row in read():
+        yield from splitting.pieces(row) if isinstance(row, Passage) else (row,)

@@ -15,9 +15,9 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.sentences import sentence_spans
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.labels import read_qrels, read_queries
-from stillhouse.corpus.sources.lines import IllTyped, find_file, identifier, read_objects, shown_id, text_field
+from stillhouse.corpus.sources.lines import Fields, IllTyped, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.options import REQA_SPLITS, Options
-from stillhouse.corpus.sources.rows import LeftOut, Passage, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import LeftOut, Passage, Query, Rejected, Row, Source, whole
 
 REQA = "reqa"
 ID = ("_id", "id")
@@ -60,7 +60,7 @@ def open_reqa(folder: Path, options: Options) -> Source:
             else:
                 yield LeftOut("qrel", f"its query is in no part of {division}")
 
-    return Source(REQA, {path.name: path for path in files.values()}, rows, candidates=True)
+    return Source(REQA, {path.name: path for path in files.values()}, whole(rows), candidates=True)
 
 
 def candidates_of(passage: Passage, language: str) -> Iterator[Passage]:
@@ -82,39 +82,32 @@ def _require(folder: Path, name: str) -> Path:
 
 
 def _read_passages(path: Path, passages: dict[str, tuple[str, str]]) -> Iterator[Rejected]:
-    for fields in read_objects(path, path.name):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        try:
-            id = identifier(fields, ID)
-            if id in passages:
-                raise IllTyped("duplicate id")
-            title = text_field(fields, "title", optional=True).replace("_", " ")
-            passages[id] = (title, text_field(fields, "text"))
-        except IllTyped as reason:
-            yield Rejected("passage", shown_id(fields, ID), str(reason), fields.where, fields.content)
+    def take(fields: Fields) -> tuple[()]:
+        id = identifier(fields, ID)
+        if id in passages:
+            raise IllTyped("duplicate id")
+        title = text_field(fields, "title", optional=True).replace("_", " ")
+        passages[id] = (title, text_field(fields, "text"))
+        return ()
+
+    return made_of(read_objects(path, path.name), "passage", ID, take)
 
 
 def _read_candidates(path: Path, passages: dict[str, tuple[str, str]]) -> Iterator[Row]:
     sentences: Counter[str] = Counter()
-    for fields in read_objects(path, path.name):
-        if isinstance(fields, Rejected):
-            yield fields
-            continue
-        try:
-            id, sentence, owner = identifier(fields, ID), text_field(fields, "sentence"), identifier(fields, ("p",))
-            if owner not in passages:
-                raise IllTyped("points to no passage")
-            if not sentence.strip():
-                raise IllTyped("empty sentence")
-        except IllTyped as reason:
-            yield Rejected("passage", shown_id(fields, ID), str(reason), fields.where, fields.content)
-            continue
+
+    def read(fields: Fields) -> Iterator[Passage]:
+        id, sentence, owner = identifier(fields, ID), text_field(fields, "sentence"), identifier(fields, ("p",))
+        if owner not in passages:
+            raise IllTyped("points to no passage")
+        if not sentence.strip():
+            raise IllTyped("empty sentence")
         title, text = passages[owner]
         passage = Passage(owner, title, text, owner, "", 0, fields.where)
         yield candidate(id, sentence, passage, sentences[owner])
         sentences[owner] += 1
+
+    return made_of(read_objects(path, path.name), "passage", ID, read)
 
 
 def _read_splits(path: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,22 +92,6 @@ class Rejected(NamedTuple):
     content: str
 
 
-class Begins(NamedTuple):
-    """Announces that the next `rows` rows belong to an article. If an earlier part of the source has an article with
-    the same id, they count as one `Rejected` with this reason, place and content. An article that is not `sound` does
-    not count as an earlier article.
-
-    Readers yield this row only for a part of a file; in a whole file, they know the earlier articles themselves.
-    """
-
-    id: str
-    rows: int
-    sound: bool
-    reason: str
-    where: str
-    content: str
-
-
 class LeftOut(NamedTuple):
     """A valid row that is not needed. It is only counted, by its reason."""
 
@@ -114,7 +99,7 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-Row = Passage | NotProse | Link | Query | Qrel | Answer | Rejected | LeftOut | Begins
+Row = Passage | NotProse | Link | Query | Qrel | Answer | Rejected | LeftOut
 
 Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 """Calls a function for each item, perhaps in several processes, and yields the results in order."""
@@ -128,29 +113,41 @@ class Part:
     """
 
     read: Callable[[], Iterable[Row]]
-    finish: Callable[[Row], Row] | None = None
+    finish: Callable[[Row], Row] = lambda row: row
 
     def then(self, finish: Callable[[Row], Row]) -> Part:
         """The same rows, with another function applied to each."""
         before = self.finish
-        return Part(self.read, finish if before is None else lambda row: finish(before(row)))
+        return Part(self.read, lambda row: finish(before(row)))
+
+
+Parts = Callable[[int, Each], Iterable[Part]]
+"""Divides a source into parts of about the given size in bytes."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source: its format, the files it reads (name inside the source → path) and its rows.
+    """A source: its format, the files it reads (name inside the source → path) and its rows, in parts.
 
     `identity` distinguishes a source without files from others. `candidates` says that each passage is a sentence (its
     title) with the passage around it (its text), as in ReQA. `cells` says that its fields are texts, which may stand
-    for numbers. `notes` are remarks about its files. `parts` divides the source into parts of about the given size in
-    bytes, and the rows of all parts in order are those of `rows`; it is None for a source that is read as a whole.
+    for numbers. `notes` are remarks about its files.
     """
 
     format: str
     files: dict[str, Path]
-    rows: Callable[[], Iterator[Row]]
+    parts: Parts
     identity: str = ""
     candidates: bool = False
     cells: bool = False
     notes: tuple[str, ...] = ()
-    parts: Callable[[int, Each], list[Part]] | None = None
+
+    def rows(self) -> Iterator[Row]:
+        """The rows of all parts in order, read in this process."""
+        for part in self.parts(sys.maxsize, map):
+            yield from map(part.finish, part.read())
+
+
+def whole(read: Callable[[], Iterable[Row]]) -> Parts:
+    """The only part of a source that one process reads."""
+    return lambda size, each: [Part(read)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
@@ -61,12 +61,8 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
 
         return renamed
 
-    def rows() -> Iterator[Row]:
-        return map(renaming(), source.rows())
-
     def parts(size: int, each: Each) -> list[Part]:
-        assert source.parts is not None
         renamed = renaming()
         return [part.then(renamed) for part in source.parts(size, each)]
 
-    return dataclasses.replace(source, rows=rows, parts=parts if source.parts else None)
+    return dataclasses.replace(source, parts=parts)

@@ -5,15 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_document
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed, shown_id, spaceless, text_field
+from stillhouse.corpus.sources.lines import (
+    IllTyped,
+    identifier,
+    list_field,
+    object_of,
+    placed,
+    shown_id,
+    spaceless,
+    text_field,
+)
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Answer,
+    LeftOut,
+    Passage,
+    Qrel,
+    Query,
+    Rejected,
+    Row,
+    Source,
+    whole,
+)
 from stillhouse.corpus.sources.split_names import split_in
 
 SQUAD = "squad"
@@ -42,7 +61,7 @@ def open_squad(location: Path, options: Options) -> Source:
             for number, article in enumerate(articles, start=1):
                 yield from _read_article(article, split, paragraphs, f"{path.name}:article {number}")
 
-    return Source(SQUAD, {path.name: path for path in paths}, rows)
+    return Source(SQUAD, {path.name: path for path in paths}, whole(rows))
 
 
 def squad_paths(location: Path) -> list[Path]:
@@ -54,9 +73,9 @@ def squad_paths(location: Path) -> list[Path]:
 
 def _read_article(article: object, split: str, paragraphs: Counter[str], where: str) -> Iterator[Row]:
     try:
-        fields = _object(article, where)
+        fields = object_of(article)
         name = text_field(fields, "title")
-        items = _list(fields, "paragraphs")
+        items = list_field(fields, "paragraphs")
     except IllTyped as reason:
         yield Rejected("passage", "", f"article: {reason}", where, str(article)[:CONTENT_LENGTH])
         return
@@ -66,8 +85,8 @@ def _read_article(article: object, split: str, paragraphs: Counter[str], where: 
         paragraphs[id] += 1
         passage_id = f"{id}#{paragraphs[id]}"
         try:
-            paragraph = _object(item, place)
-            context, questions = text_field(paragraph, "context"), _list(paragraph, "qas")
+            paragraph = object_of(item)
+            context, questions = text_field(paragraph, "context"), list_field(paragraph, "qas")
         except IllTyped as reason:
             yield Rejected("passage", passage_id, str(reason), place, str(item)[:CONTENT_LENGTH])
             continue
@@ -78,11 +97,11 @@ def _read_article(article: object, split: str, paragraphs: Counter[str], where: 
 
 def _read_question(item: object, passage_id: str, split: str, where: str) -> Iterator[Row]:
     try:
-        fields = _object(item, where)
+        fields = object_of(item)
         id, text = identifier(fields, ("id",)), text_field(fields, "question")
-        answers = [text_field(_object(answer, where), "text") for answer in _list(fields, "answers")]
+        answers = [text_field(object_of(answer), "text") for answer in list_field(fields, "answers")]
     except IllTyped as reason:
-        shown = shown_id(placed(item, where), ("id",)) if isinstance(item, dict) else ""
+        shown = shown_id(placed(item), ("id",)) if isinstance(item, dict) else ""
         yield Rejected("query", shown, str(reason), where, str(item)[:CONTENT_LENGTH])
         return
     if fields.get("is_impossible") or not answers:
@@ -92,16 +111,3 @@ def _read_question(item: object, passage_id: str, split: str, where: str) -> Ite
     yield Qrel(id, passage_id, "1", split, where)
     for answer in answers:
         yield Answer(id, answer, TEXT, split, where)
-
-
-def _object(value: object, where: str) -> Fields:
-    if not isinstance(value, dict):
-        raise IllTyped("not a JSON object")
-    return placed(value, where)
-
-
-def _list(fields: Fields, name: str) -> list[Any]:
-    value = fields.get(name)
-    if not isinstance(value, list):
-        raise IllTyped(f"{name} is not a list" if name in fields else f"no {name}")
-    return value

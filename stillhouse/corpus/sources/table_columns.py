@@ -61,16 +61,16 @@ def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
     return chosen
 
 
-def find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
+def find_columns(file: TableOfFile, present: list[str]) -> dict[str, str]:
     """Column → its name in the file. Raises `InputError` if a required column is missing."""
     found = {}
-    for column, names in names_of(file.table, chosen).items():
+    for column, names in names_of(file).items():
         known = [name for name in names if name in present]
         if known:
             found[column] = known[0]
         elif column.startswith(FIELD):
             raise InputError(f"fields: {file.path} has no column {names[0]}; it has {', '.join(present[:20])}")
-        elif (file.table, column) in chosen or column not in OPTIONAL.get(file.table, ()):
+        elif column in file.columns or column not in OPTIONAL.get(file.table, ()):
             raise InputError(
                 f"{file.path} has no column {' or '.join(names)}; set `columns: {{{file.table}.{column}: <name>}}` to "
                 f"one of its columns: {', '.join(present[:20])}"
@@ -78,6 +78,6 @@ def find_columns(file: TableOfFile, present: list[str], chosen: Mapping[tuple[st
     return found
 
 
-def names_of(table: str, chosen: Mapping[tuple[str, str], str]) -> dict[str, tuple[str, ...]]:
+def names_of(file: TableOfFile) -> dict[str, tuple[str, ...]]:
     """The possible names of each column, or only the one that was chosen, and the names of fields."""
-    return {**COLUMNS[table], **{column: (name,) for (of, column), name in chosen.items() if of == table}}
+    return {**COLUMNS[file.table], **file.columns}

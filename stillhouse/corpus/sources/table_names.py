@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
@@ -28,12 +29,17 @@ PART = re.compile(r"-[0-9]+-of-[0-9]+")
 
 @dataclass(frozen=True)
 class TableOfFile:
-    """One file of a table. `split` comes from its name."""
+    """One file of a table. `split` comes from its name.
+
+    `columns` are the names of its chosen columns and fields, and `delimiter` is that of its cells, if it has any.
+    """
 
     table: str
     name: str
     path: Path
     split: str
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    delimiter: str = ""
 
 
 def find_tables(folder: Path) -> list[TableOfFile]:

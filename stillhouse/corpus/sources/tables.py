@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,14 +16,15 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
-from stillhouse.corpus.sources.cells import TAB, is_row_by_itself, read_cells
-from stillhouse.corpus.sources.kept_fields import fields_beside, first_not_kept, not_kept, with_fields
+from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
+from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
     LONGEST,
     TOO_LONG,
     Fields,
     IllTyped,
     identifier,
+    made_of,
     placed,
     read_objects,
     shown_id,
@@ -54,14 +56,12 @@ from stillhouse.corpus.sources.table_columns import FIELD, find_columns, named_c
 from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
 
 TABLES = "tables"
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-"""The possible delimiters of cells, with their names."""
 _EXPECTED = {".csv": ",", ".tsv": "\t"}
 PLAIN = " "
 """Stands for the delimiter of qrels without names of columns."""
 
-_WHOLE_WITH_FRACTION = re.compile(r"\s*([+-]?[0-9]+)\.0*\s*")
-"""A whole number in the form that some tables use: 1.0."""
+_POSITION = re.compile(r"\s*([0-9]{1,9})(\.0*)?\s*")
+"""Some tables write a whole number as 1.0."""
 
 _IDS_SHOWN = ("id", "query", "source")
 """The columns to identify a rejected row by; it shows the first that exists."""
@@ -92,66 +92,41 @@ def open_tables(location: Path, options: Options) -> Source:
     if unused:
         raise InputError(f"columns: {location} has no table {unused[0]}; leave out its columns")
 
-    delimiters = _delimiters_of(files, chosen)
-
-    def rows() -> Iterator[Row]:
-        return _read_files(files, chosen, delimiters, options)
-
-    notes = [
-        f"{file.name} has {DELIMITERS[delimiters[file.name]]} between its cells"
-        for file in files
-        if file.name in delimiters and delimiters[file.name] not in (PLAIN, _expected(file))
-    ]
+    files = list(_prepared(files, chosen))
+    passages = [file for file in files if file.table == "passages"]
+    others = [file for file in files if file.table != "passages"]
 
     def parts(size: int, each: Each) -> list[Part]:
-        found: list[Part] = []
-        for file in files:
-            if file.table == "passages":
-                for stretch in _stretches(file, delimiters.get(file.name, ""), chosen, size, each):
-                    found.append(Part(partial(_read_passages, file, chosen, delimiters.get(file.name, ""), stretch)))
-        others = [file for file in files if file.table != "passages"]
-        return [*found, Part(partial(_read_files, others, chosen, delimiters, options))]
+        stretches = [(file, stretch) for file in passages for stretch in _stretches(file, size, each)]
+        return [
+            *(Part(partial(_read_passages, *one)) for one in stretches),
+            Part(partial(_read_files, others, options)),
+        ]
 
-    passages = [file for file in files if file.table == "passages"]
-    notes += _not_kept(passages[0], chosen, delimiters, options.fields)
     read = {file.name: file.path for file in files} | {path.name: path for path in fields_beside(passages[0].path)}
-    cells = any(file.name in delimiters for file in passages)
-    return Source(TABLES, read, rows, notes=tuple(notes), parts=parts, cells=cells)
-
-
-def _not_kept(
-    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiters: Mapping[str, str], names: Sequence[str]
-) -> tuple[str, ...]:
-    read = [name for names in names_of(file.table, chosen).values() for name in names]
-    if _is_json(file):
-        return first_not_kept(file.path, names, read)
-    if file.name in delimiters:
-        return not_kept(names, _header(file, delimiters[file.name]), read)
-    try:
-        with open_parquet(file.path) as opened:
-            return not_kept(names, opened.schema_arrow.names, read)
-    except (pa.ArrowException, OSError, ValueError, LookupError):
-        return ()  # reading it will report the damage
+    notes = [
+        f"{file.name} has {DELIMITERS[file.delimiter]} between its cells"
+        for file in files
+        if file.delimiter not in ("", PLAIN, _expected(file))
+    ]
+    return Source(TABLES, read, parts, notes=tuple(notes), cells=any(file.delimiter for file in passages))
 
 
 Stretch = Span | range
-"""A part of a file: its lines, or its row groups."""
+"""A part of a file: its lines, or its row groups. `WHOLE` is all of any file."""
 
 
-def _stretches(
-    file: TableOfFile, delimiter: str, chosen: Mapping[tuple[str, str], str], size: int, each: Each
-) -> list[Stretch | None]:
-    """The parts of a file of passages; a single part `None` is the whole file."""
-    if delimiter == TAB or _is_json(file):
-        spans = divide(file.path, size, each, is_row_by_itself) if delimiter else divide(file.path, size, each)
-        return list(spans) if len(spans) > 1 else [None]
-    if delimiter:
-        return [None]
+def _stretches(file: TableOfFile, size: int, each: Each) -> Sequence[Stretch]:
+    """The parts of a file of passages."""
+    if _is_json(file):
+        return divide(file.path, size, each)
+    if file.delimiter:
+        return divide(file.path, size, each, is_row_by_itself) if file.delimiter == TAB else [WHOLE]
     try:
         with open_parquet(file.path) as opened:
             of_group = [opened.metadata.row_group(group).total_byte_size for group in range(opened.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError, LookupError):
-        return [None]  # reading it will report the damage
+        return [WHOLE]  # reading it will report the damage
     edges, waiting = [0], 0
     for group, group_size in enumerate(of_group):
         waiting += group_size
@@ -160,75 +135,50 @@ def _stretches(
             waiting = 0
     if edges[-1] < len(of_group):
         edges.append(len(of_group))
-    return [range(*pair) for pair in pairwise(edges)] if len(edges) > 2 else [None]
+    return [range(*pair) for pair in pairwise(edges)] if len(edges) > 2 else [WHOLE]
 
 
-def _read_passages(
-    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None
-) -> Iterator[Row]:
+def _read_passages(file: TableOfFile, stretch: Stretch) -> Iterator[Row]:
     """The rows of a part of a file of passages, which depend on no other file and no option."""
-    for fields in _read(file, chosen, delimiter, stretch):
-        yield from _row(file, fields, Options(), set()) if isinstance(fields, Fields) else (fields,)
+    return _rows(file, _read(file, stretch), Options(), set())
 
 
-def read_tables(files: Sequence[TableOfFile]) -> Iterator[Row]:
+def read_tables(files: Iterable[TableOfFile]) -> Iterator[Row]:
     """The rows of some files of tables, with the usual names of columns."""
-    return _read_files(files, {}, _delimiters_of(files, {}), Options())
+    return _read_files(_prepared(files, {}), Options())
 
 
-def _read_files(
-    files: Iterable[TableOfFile],
-    chosen: Mapping[tuple[str, str], str],
-    delimiters: Mapping[str, str],
-    options: Options,
-) -> Iterator[Row]:
+def _read_files(files: Iterable[TableOfFile], options: Options) -> Iterator[Row]:
     made: set[str] = set()
     for file in files:
-        if delimiters.get(file.name) == PLAIN:
+        if file.delimiter == PLAIN:
             yield from read_qrels(file.path, file.name, file.split)
-            continue
-        for fields in _read(file, chosen, delimiters.get(file.name, "")):
-            yield from _row(file, fields, options, made) if isinstance(fields, Fields) else (fields,)
+        else:
+            yield from _rows(file, _read(file), options, made)
 
 
-def _read(
-    file: TableOfFile, chosen: Mapping[tuple[str, str], str], delimiter: str, stretch: Stretch | None = None
-) -> Iterator[Fields | Passage | Rejected]:
-    if _is_json(file):
-        yield from _read_json(file, chosen, stretch if isinstance(stretch, Span) else WHOLE)
-        return
-    if not delimiter:
-        yield from _read_parquet(file, chosen, stretch if isinstance(stretch, range) else None)
-        return
-    places: dict[str, int] = {}
-    header: list[str] = []
-    span = stretch if isinstance(stretch, Span) else WHOLE
-    if not span.is_first:
-        header = _header(file, delimiter)
-        places = {column: header.index(name) for column, name in find_columns(file, header, chosen).items()}
-    for row in read_cells(file.path, file.name, delimiter, span):
+def _read(file: TableOfFile, stretch: Stretch = WHOLE) -> Iterator[Fields | Passage | Rejected]:
+    if isinstance(stretch, range) or not (file.delimiter or _is_json(file)):
+        return _read_parquet(file, stretch if isinstance(stretch, range) else None)
+    return _read_cells(file, stretch) if file.delimiter else _read_json(file, stretch)
+
+
+def _read_cells(file: TableOfFile, span: Span) -> Iterator[Fields | Rejected]:
+    names = find_columns(file, header_of(file.path, file.name, file.delimiter))
+    for row in read_named_cells(file.path, file.name, file.delimiter, _kind(file), span):
         if isinstance(row, Rejected):
             yield row
-            continue
-        number, cells = row
-        where, content = f"{file.name}:{number}", str(cells)[:CONTENT_LENGTH]
-        if not header:
-            header = cells
-            places = {column: header.index(name) for column, name in find_columns(file, header, chosen).items()}
-        elif len(cells) != len(header):
-            reason = f"not as many columns as the first row ({len(header)})"
-            yield Rejected(_kind(file), cells[0], reason, where, content)
         else:
-            yield placed({column: cells[place] for column, place in places.items()}, where, content)
+            yield placed({column: row[name] for column, name in names.items()}, row.where, row.text)
 
 
 def _is_json(file: TableOfFile) -> bool:
     return file.path.name.endswith((".jsonl", ".jsonl.gz"))
 
 
-def _read_json(file: TableOfFile, chosen: Mapping[tuple[str, str], str], span: Span) -> Iterator[Fields | Rejected]:
+def _read_json(file: TableOfFile, span: Span) -> Iterator[Fields | Rejected]:
     """The JSON objects of a file; each may name its columns in its own way."""
-    columns = names_of(file.table, chosen)
+    columns = names_of(file)
     for fields in read_objects(file.path, file.name, span):
         if isinstance(fields, Rejected):
             yield fields
@@ -238,23 +188,20 @@ def _read_json(file: TableOfFile, chosen: Mapping[tuple[str, str], str], span: S
         yield placed(values, fields.where, fields.text)
 
 
-def _header(file: TableOfFile, delimiter: str) -> list[str]:
-    rows = read_cells(file.path, file.name, delimiter)
-    return next((row[1] for row in rows if not isinstance(row, Rejected)), [])
-
-
 def _expected(file: TableOfFile) -> str:
     """The delimiter that the name of a CSV or TSV file implies."""
-    return _EXPECTED[(suffix_of(file.path) or "").removesuffix(".gz")]
+    return _EXPECTED.get((suffix_of(file.path) or "").removesuffix(".gz"), "")
 
 
-def _delimiters_of(files: Iterable[TableOfFile], chosen: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """The delimiters of the CSV and TSV files, by their names."""
-    delimited = [file for file in files if file.path.suffix != ".parquet" and not _is_json(file)]
-    return {file.name: _delimiter_of(file, chosen) for file in delimited}
+def _prepared(files: Iterable[TableOfFile], chosen: Mapping[tuple[str, str], str]) -> Iterator[TableOfFile]:
+    """The files with their chosen columns and their delimiters."""
+    for file in files:
+        columns = {column: (name,) for (table, column), name in chosen.items() if table == file.table}
+        file = replace(file, columns=columns)
+        yield replace(file, delimiter=_delimiter_of(file)) if _expected(file) else file
 
 
-def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> str:
+def _delimiter_of(file: TableOfFile) -> str:
     """The delimiter of a CSV or TSV file: the one that its name implies, or else the one that yields its columns.
 
     Counting delimiters misleads, since texts contain commas, semicolons and bars too, but the names of columns are
@@ -263,9 +210,9 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     """
     widest = 1, _expected(file)
     for delimiter in dict.fromkeys((_expected(file), *DELIMITERS)):
-        header = _header(file, delimiter)
+        header = header_of(file.path, file.name, delimiter)
         try:
-            find_columns(file, header, chosen)
+            find_columns(file, header)
         except InputError:
             widest = max(widest, (len(header), delimiter), key=lambda each: each[0])
         else:
@@ -273,15 +220,13 @@ def _delimiter_of(file: TableOfFile, chosen: Mapping[tuple[str, str], str]) -> s
     return PLAIN if file.table == "qrels" and file.split and is_plain(file.path) else widest[1]
 
 
-def _read_parquet(
-    file: TableOfFile, chosen: Mapping[tuple[str, str], str], groups: range | None
-) -> Iterator[Fields | Passage | Rejected]:
+def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | Passage | Rejected]:
     number = 0
     try:
         with open_parquet(file.path) as opened:
             sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
             number, end = sum(sizes[: groups.start if groups else 0]), sum(sizes[: groups.stop if groups else None])
-            names = find_columns(file, opened.schema_arrow.names, chosen)
+            names = find_columns(file, opened.schema_arrow.names)
             lists = [name for column, name in names.items() if column.startswith(FIELD)]
             beside = [given_fields(path, number, opened.metadata.num_rows) for path in fields_beside(file.path)]
             for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups, lists):
@@ -321,51 +266,54 @@ def _kind(file: TableOfFile) -> str:
     return {"queries": "query", "unjudged": "query", "not_prose": "passage"}.get(file.table, file.table[:-1])
 
 
-def _row(file: TableOfFile, fields: Fields, options: Options, made: set[str]) -> Iterator[Row]:
-    """The row of a table. `made` collects the ids of queries that were made from a corpus."""
+def _rows(
+    file: TableOfFile, read: Iterable[Fields | Passage | Rejected], options: Options, made: set[str]
+) -> Iterator[Row]:
+    """The rows of a table. `made` collects the ids of queries that were made from a corpus."""
+    return made_of(read, _kind(file), _IDS_SHOWN, partial(_row, file, options, made))
+
+
+def _row(file: TableOfFile, options: Options, made: set[str], fields: Fields) -> Iterator[Row]:
     kind, where = _kind(file), fields.where
-    try:
-        if file.table == "passages":
-            id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
-            # In a table without articles, each passage is its own article.
-            article = article if "article_id" in fields else id
-            kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
-            yield Passage(
-                id,
-                _optional(fields, "title"),
-                text_field(fields, "text"),
-                article,
-                _optional(fields, "section"),
-                _position(fields),
-                where,
-                kept or None,
-            )
-        elif file.table == "not_prose":
-            if (named := _optional(fields, "kind")) not in NOT_PROSE:
-                raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")
-            yield NotProse(identifier(fields, ("id",)), named, where)
-        elif file.table == "links":
-            yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
-        elif file.table in ("queries", "unjudged"):
-            id, text = identifier(fields, ("id",)), text_field(fields, "text")
-            if (origin := _optional(fields, "origin")) not in ("", SOURCE):
-                made.add(id)
-                yield LeftOut(kind, f"made of its corpus ({origin})")
-            else:
-                yield Query(id, text, where)
+    if file.table == "passages":
+        id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
+        # In a table without articles, each passage is its own article.
+        article = article if "article_id" in fields else id
+        kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
+        yield Passage(
+            id,
+            _optional(fields, "title"),
+            text_field(fields, "text"),
+            article,
+            _optional(fields, "section"),
+            _position(fields),
+            where,
+            kept or None,
+        )
+    elif file.table == "not_prose":
+        if (named := _optional(fields, "kind")) not in NOT_PROSE:
+            raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")
+        yield NotProse(identifier(fields, ("id",)), named, where)
+    elif file.table == "links":
+        yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
+    elif file.table in ("queries", "unjudged"):
+        id, text = identifier(fields, ("id",)), text_field(fields, "text")
+        if (origin := _optional(fields, "origin")) not in ("", SOURCE):
+            made.add(id)
+            yield LeftOut(kind, f"made of its corpus ({origin})")
         else:
-            query, split = identifier(fields, ("query",)), _split(file, fields)
-            if query in made:
-                yield LeftOut(kind, "its query is made of its corpus")
-            elif file.table == "qrels":
-                passage = identifier(fields, ("passage",))
-                yield Qrel(query, passage, _number(fields.get("relevance", 1)), split, where)
-            else:
-                assumed = TEXT if options.answer_kind == AUTO else options.answer_kind
-                answer = text_field(fields, "answer")
-                yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
-    except IllTyped as reason:
-        yield Rejected(kind, shown_id(fields, _IDS_SHOWN), str(reason), where, fields.content)
+            yield Query(id, text, where)
+    else:
+        query, split = identifier(fields, ("query",)), _split(file, fields)
+        if query in made:
+            yield LeftOut(kind, "its query is made of its corpus")
+        elif file.table == "qrels":
+            passage = identifier(fields, ("passage",))
+            yield Qrel(query, passage, str(fields.get("relevance", 1)), split, where)
+        else:
+            assumed = TEXT if options.answer_kind == AUTO else options.answer_kind
+            answer = text_field(fields, "answer")
+            yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
 
 
 def _optional(fields: Fields, name: str) -> str:
@@ -373,20 +321,12 @@ def _optional(fields: Fields, name: str) -> str:
     return str(value) if isinstance(value, int) else text_field(fields, name, optional=True)
 
 
-def _number(value: object) -> str:
-    """A number as text; a whole number without a fraction."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    whole = _WHOLE_WITH_FRACTION.fullmatch(str(value))
-    return whole[1] if whole else str(value)
-
-
 def _position(fields: Fields) -> int:
     value = fields.get("position")
-    text = "0" if value is None else _number(value).strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    found = _POSITION.fullmatch("0" if value is None else str(value))
+    if not found:
         raise IllTyped("position is not a whole number from 0")
-    return int(text)
+    return int(found[1])
 
 
 def _split(file: TableOfFile, fields: Fields) -> str:

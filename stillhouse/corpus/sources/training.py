@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.dpr import query_id
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, text_field
-from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source, whole
 from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.training_columns import Columns, Given, passages_in
 from stillhouse.corpus.sources.training_rows import SUFFIXES, columns_of, read_rows
@@ -31,7 +32,7 @@ def open_training(location: Path) -> Source:
         )
     if location.is_dir():
         _refuse_others(location, files)
-    return Source(TRAINING, {path.name: path for path in files}, lambda: _read(files))
+    return Source(TRAINING, {path.name: path for path in files}, whole(partial(_read, files)))
 
 
 def training_files(location: Path) -> dict[Path, Columns]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.cells import read_cells
+from stillhouse.corpus.sources.cells import DELIMITERS, header_of, read_named_cells
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed, read_objects
 from stillhouse.corpus.sources.parquet_rows import open_parquet
@@ -18,7 +18,6 @@ from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.training_columns import Columns, find_columns
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
-_DELIMITERS = (",", "\t", ";", "|")
 _HEAD = 8
 """Rows in which the columns of a JSON file are looked for; rows may lack some."""
 _AT_ONCE = 256
@@ -32,7 +31,7 @@ def columns_of(path: Path) -> Columns | None:
             with open_parquet(path) as opened:
                 return find_columns(opened.schema_arrow.names)
         if _is_delimited(path):
-            return next(filter(None, (find_columns(_header(path, delimiter)) for delimiter in _DELIMITERS)), None)
+            return next(filter(None, (find_columns(header_of(path, path.name, each)) for each in DELIMITERS)), None)
         names = {name: None for row in islice(_objects(path), _HEAD) if isinstance(row, Fields) for name in row}
         return find_columns(names)
     except (InputError, pa.ArrowException, OSError, ValueError, *DAMAGED):
@@ -67,27 +66,13 @@ def _objects(path: Path) -> Iterator[Fields | Rejected]:
             yield Rejected("line", "", "not a JSON object", where, content)
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
-    return next((row[1] for row in read_cells(path, path.name, delimiter) if not isinstance(row, Rejected)), [])
-
-
 def _delimited(path: Path) -> Iterator[Fields | Rejected]:
-    delimiter = next(each for each in _DELIMITERS if find_columns(_header(path, each)))
-    header: list[str] = []
-    for row in read_cells(path, path.name, delimiter):
+    delimiter = next(each for each in DELIMITERS if find_columns(header_of(path, path.name, each)))
+    for row in read_named_cells(path, path.name, delimiter, "query"):
         if isinstance(row, Rejected):
             yield row
-            continue
-        number, cells = row
-        where, content = f"{path.name}:{number}", str(cells)[:CONTENT_LENGTH]
-        if not header:
-            header = cells
-        elif len(cells) != len(header):
-            reason = f"not as many columns as the first row ({len(header)})"
-            yield Rejected("query", "", reason, where, content)
-        else:
-            # A row with fewer negatives than another has empty cells.
-            yield placed({name: cell for name, cell in zip(header, cells) if cell}, where, content)
+        else:  # a row with fewer negatives than another has empty cells
+            yield placed({name: cell for name, cell in row.items() if cell}, row.where, row.text)
 
 
 def _parquet(path: Path) -> Iterator[Fields | Rejected]:

@@ -15,15 +15,6 @@ MEASURES = SHOWN | {"log_likelihood": "log-likelihood (how likely its scores mak
 
 
 @dataclass(frozen=True)
-class Row:
-    """A contender in the table of all: its name, its means in the order of the columns, and whether it won."""
-
-    name: str
-    means: list[float]
-    won: bool
-
-
-@dataclass(frozen=True)
 class Choice:
     """The winner: its retriever, whether BM25 ranks with it, and by which formula.
 
@@ -39,12 +30,6 @@ class Choice:
     systems: int
     standard_errors: float = 0.0
     contenders: Sequence[Mapping[str, Any]] = ()
-
-    @classmethod
-    def of_run(cls, facts: Mapping[str, Any]) -> Choice | None:
-        """From the facts of a run; None if `select-best` did not choose its system, or an earlier version did."""
-        found = facts.get("choice")
-        return cls(**found) if found else None
 
     @property
     def name(self) -> str:
@@ -62,21 +47,21 @@ class Choice:
         return {key: text for key, text in known.items() if all(key in each["means"] for each in self.contenders)}
 
     @property
-    def rows(self) -> list[Row]:
-        """The table of all contenders."""
+    def rows(self) -> list[dict[str, Any]]:
+        """The table of all contenders: the name of each, its means in the order of the columns, and whether it won."""
         return [
-            Row(
-                _name(each["retriever"], each["with_bm25"]),
-                [each["means"][key] for key in self.columns],
-                (each["retriever"], each["with_bm25"]) == (self.retriever, self.with_bm25),
-            )
+            {
+                "name": _name(each["retriever"], each["with_bm25"]),
+                "means": [each["means"][key] for key in self.columns],
+                "won": (each["retriever"], each["with_bm25"]) == (self.retriever, self.with_bm25),
+            }
             for each in self.contenders
         ]
 
     @property
     def best(self) -> list[float]:
         """The highest mean of each column."""
-        return [max(values) for values in zip(*(row.means for row in self.rows))]
+        return [max(values) for values in zip(*(row["means"] for row in self.rows))]
 
     @property
     def rule(self) -> str:

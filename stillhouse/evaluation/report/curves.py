@@ -131,7 +131,6 @@ def interval_plot(
         axes.grid(axis="x", color=FAINT, linewidth=0.8, zorder=0)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        coloured(axes)
         return as_svg(figure, f"{measure} of every system: mean and 95 % interval")
 
 
@@ -155,7 +154,6 @@ def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) 
         axes.set_xlabel(f"queries in %, from the largest gain of {system} over {baseline} to the largest loss")
         axes.grid(axis="y", color=FAINT, linewidth=0.8)
         axes.set_axisbelow(True)
-        coloured(axes)
         return as_svg(figure, f"difference in {measure} for every query: {system} against {baseline}")
 
 
@@ -179,7 +177,6 @@ def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence
         axes.set_ylabel(breakdown.measure)
         axes.grid(axis="y", color=FAINT, linewidth=0.8)
         figure.legend(loc="outside upper left", ncols=len(systems), frameon=False, fontsize=9, labelcolor=INK)
-        coloured(axes)
         return as_svg(figure, f"{breakdown.measure} {breakdown.title[0].lower()}{breakdown.title[1:]}")
 
 
@@ -206,7 +203,6 @@ def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure
             axes.grid(axis="x", color=FAINT, linewidth=0.8)
             axes.locator_params(axis="x", nbins=5)
             axes.tick_params(axis="y", length=0)
-            coloured(axes)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         figure.supxlabel(f"{measure}, difference to {baseline} with 95 % interval", fontsize=10, color=INK)
@@ -241,7 +237,6 @@ def loss_plot(curves: pd.DataFrame, name: str) -> str:
             panel.locator_params(axis="x", nbins=5, integer=True)
             panel.locator_params(axis="y", nbins=5)
             panel.grid(axis="y", color=FAINT, linewidth=0.8)
-            coloured(panel)
         return as_svg(figure, f"loss curves of {name}")
 
 
@@ -265,7 +260,7 @@ def drawing() -> Iterator[None]:
             yield
 
 
-def coloured(axes: Axes) -> None:
+def _colour(axes: Axes) -> None:
     axes.tick_params(colors=INK, labelcolor=INK)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
@@ -274,10 +269,11 @@ def coloured(axes: Axes) -> None:
 
 
 def as_svg(figure: Figure, description: str) -> str:
-    """The figure as an `<svg>` element for inlining, with a description for screen readers."""
+    """The figure, in the page's colours, as an `<svg>` element for inlining, with a description for screen readers."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
+        _colour(axes)
     FigureCanvasSVG(figure)
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

@@ -183,7 +183,8 @@ def headline(content: Content) -> dict[str, Any]:
 
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
-    return Choice.of_run(content.costs.get(system, {}))
+    found = content.costs.get(system, {}).get("choice")
+    return Choice(**found) if found else None
 
 
 def compared_systems(content: Content) -> tuple[str, str] | None:

@@ -37,14 +37,14 @@ TEACHERS = (
 class Taught:
     """The teacher of one training, as `score-pairs` chose it.
 
-    `ranks` maps each part and each sum to RR@10 on `queries` dev queries; it is empty if nothing was measured.
-    `weights` belong to the parts of the chosen teacher. `student` is the part that learns; it is not in `ranks` if it
-    was not measured. `used` is what the training did: taught, ignored or skipped.
+    `reciprocal_ranks` maps each part and each sum to RR@10 on `queries` dev queries; it is empty if nothing was
+    measured. `weights` belong to the parts of the chosen teacher. `student` is the part that learns; it is not in
+    `reciprocal_ranks` if it was not measured. `used` is what the training did: taught, ignored or skipped.
     """
 
     chosen: str
     weights: Mapping[str, float]
-    ranks: Mapping[str, float]
+    reciprocal_ranks: Mapping[str, float]
     student: str
     queries: int
     ahead: bool
@@ -53,7 +53,7 @@ class Taught:
     @property
     def compared(self) -> bool:
         """Whether the student was ranked too."""
-        return self.student in self.ranks
+        return self.student in self.reciprocal_ranks
 
     @property
     def name(self) -> str:
@@ -67,13 +67,17 @@ class Taught:
     def sentence(self) -> str:
         """Which teacher was chosen, whether it is ahead of its student, and what the training did with it."""
         asked = f"the candidates of {self.queries:,} dev quer{'y' if self.queries == 1 else 'ies'}"
-        if not self.ranks:
+        if not self.reciprocal_ranks:
             ranks = "was not measured, since no dev query had both right and wrong candidates"
         elif not self.compared:
-            ranks = f"ranks {asked} with RR@10 {self.ranks[self.chosen]:.3f}; its student was not ranked on them"
+            ranks = (
+                f"ranks {asked} with RR@10 {self.reciprocal_ranks[self.chosen]:.3f}; its student was not ranked on them"
+            )
         else:
             better = "better" if self.ahead else "no better"
-            figures = f"RR@10 {self.ranks[self.chosen]:.3f} against {self.ranks[self.student]:.3f}"
+            figures = (
+                f"RR@10 {self.reciprocal_ranks[self.chosen]:.3f} against {self.reciprocal_ranks[self.student]:.3f}"
+            )
             ranks = f"ranks {asked} {better} than its student, the retriever before distillation: {figures}"
         anyway = "" if self.ahead else ", although it is not ahead"
         then = {
@@ -86,19 +90,20 @@ class Taught:
     @property
     def rows(self) -> list[tuple[str, str, float, float | None]]:
         """(kind, name, RR@10 on dev, weight in the teacher) for each part and each sum, if there are several."""
-        if len(self.ranks) < 2:
+        if len(self.reciprocal_ranks) < 2:
             return []
-        names = {kind: name.removeprefix("the ") for kind, name in TEACHERS.items() if kind in self.ranks}
+        names = {kind: name.removeprefix("the ") for kind, name in TEACHERS.items() if kind in self.reciprocal_ranks}
         if len(PARTS.keys() & names.keys()) > 2 and FUSED in names:
             names[FUSED] += " of all three"
         return [
-            (kind, name[0].upper() + name[1:], self.ranks[kind], self.weights.get(kind)) for kind, name in names.items()
+            (kind, name[0].upper() + name[1:], self.reciprocal_ranks[kind], self.weights.get(kind))
+            for kind, name in names.items()
         ]
 
     @property
     def best(self) -> float:
         """The highest RR@10 of the table."""
-        return max(self.ranks.values())
+        return max(self.reciprocal_ranks.values())
 
     def figures(self) -> dict[str, Any]:
         """What `teachers.json` says of it."""
@@ -106,7 +111,7 @@ class Taught:
             "sentence": self.sentence,
             "chosen": self.chosen,
             "weights": dict(self.weights),
-            "dev_RR@10": dict(self.ranks),
+            "dev_RR@10": dict(self.reciprocal_ranks),
             "dev_queries": self.queries,
             "student": self.student,
             "ahead": self.ahead if self.compared else None,
@@ -121,22 +126,10 @@ def read_teacher(curves: Path) -> Taught | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        taught = Taught(
-            found["chosen"],
-            found["weights"],
-            found["reciprocal_ranks"],
-            found["student"],
-            found["queries"],
-            found["ahead"],
-            found["used"],
-        )
-    except (ValueError, KeyError, TypeError):
-        taught = None
-    if (
-        taught is None
-        or taught.used not in (TAUGHT, IGNORED, SKIPPED)
-        or not {*taught.ranks, taught.chosen} <= {*TEACHERS}
-    ):
+        taught = Taught(**json.loads(path.read_text(encoding="utf-8")))
+        sound = taught.used in (TAUGHT, IGNORED, SKIPPED) and {*taught.reciprocal_ranks, taught.chosen} <= {*TEACHERS}
+    except (ValueError, TypeError):
+        sound = False
+    if not sound:
         raise InputError(f"{path} does not describe a teacher; run the training that writes {curves} again")
     return taught

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from stillhouse.evaluation.report.curves import FAINT, INK, PALETTE, as_svg, coloured, drawing, interval_plot
+from stillhouse.evaluation.report.curves import FAINT, INK, PALETTE, as_svg, drawing, interval_plot
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.signals import Curve
 from stillhouse.experiments.comparison.sweep import Sweep
@@ -114,7 +114,6 @@ def _line_plot(
         axes.locator_params(axis="both", nbins=5)
         if legend:
             axes.legend(frameon=False, fontsize=9, labelcolor=INK)
-        coloured(axes)
         return Markup(as_svg(figure, description))
 
 

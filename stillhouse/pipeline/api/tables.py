@@ -68,7 +68,7 @@ def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Ite
     table = FieldsFile(None)
     table.write(fields_as_text(fields))
     table.close()
-    table.write_typed(Path(folder), len(fields))
+    table.write_typed(Path(folder))
     queries, qrels = _questions(questions)
     if queries:
         _write(folder, "queries", queries)

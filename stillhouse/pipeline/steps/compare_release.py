@@ -3,13 +3,12 @@ release."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.evaluation.release_rule import Rule
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:
@@ -19,32 +18,12 @@ INDEXES = ("champion_index", "challenger_index")
 """The inputs that are read if both runs come from one retriever."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """When a challenger is refused."""
-
-    measure: str = setting("RR@10", "the measure that decides, by its name in ir_measures")
-    alpha: float = setting(0.05, "refuse if worse with a p-value of at most this", minimum=0, maximum=1)
-    most_loss: float = setting(
-        0.02,
-        "refuse if the mean falls by more than this, significant or not; for a new index of one retriever, its recall",
-        minimum=0,
-        maximum=1,
-    )
-    least_queries: int = setting(1, "refuse if there are fewer test queries", minimum=1)
-    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples for the interval", minimum=100)
-    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips for the p-value", minimum=100)
-    seed: int = setting(42, "seed of every random choice", minimum=0)
-
-
-def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from dataclasses import asdict
-
+def run(config: Rule, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import read_manifest, write_json
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.figures import measure_runs
     from stillhouse.evaluation.measures import parse_measures
-    from stillhouse.evaluation.verdict import Rule, judge
+    from stillhouse.evaluation.verdict import judge
 
     measures = parse_measures(config.measure)
     if len(measures) != 1:
@@ -60,10 +39,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     retrievers = {
         read_manifest(folder, verify=False).inputs.get("retriever", system) for system, folder in runs.items()
     }
-    rule = Rule(**(asdict(config) | {"measure": name}))
     same = len(retrievers) == 1
     recalls = index_recalls(inputs) if same else None
-    verdict = judge(values["champion"], values["challenger"], rule, same=same, recalls=recalls)
+    verdict = judge(values["champion"], values["challenger"], replace(config, measure=name), same=same, recalls=recalls)
     plain = verdict.plain() | {"measure": name, "labels": test.labels}
     write_json(outputs["verdict"] / "verdict.json", plain)
     return Report(
@@ -90,7 +68,7 @@ def index_recalls(inputs: Paths) -> IndexRecalls | None:
 STEP = Step(
     "compare-release",
     "compares a challenger's run with the champion's and decides which to release",
-    Config,
+    Rule,
     inputs=(
         Port("corpus", "the corpus folder"),
         Port("champion", "the run of the released retriever", agrees_on=("corpus",)),

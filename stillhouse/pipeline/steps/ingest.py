@@ -12,7 +12,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
-from stillhouse.corpus.engine.choice import open_engine
+from stillhouse.corpus.engine.ray_engine import open_engine
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     with open_engine(context.engine) as engine:
         several = None
         if engine:
-            context.log(f"[ingest] {engine.sentence}{_divided(source)}")
+            context.log(f"[ingest] {engine.sentence}")
             bar = partial(context.progress_of, "reading", "part")
             several = Several(engine.each, context.work, bar, PART_BYTES)
         facts = ingest_source(source, choices, outputs["corpus"], watch, several) | versioned
@@ -327,12 +327,6 @@ def _with_pieces(config: Config, source: Source, tokenizer: Path | None) -> Sour
     count = token_counter(tokenizer) if tokenizer else estimated_tokens
     splitting = Splitting(config.split_tokens, config.split_overlap, config.split_by, config.titles, count)
     return with_pieces(source, splitting)
-
-
-def _divided(source: Source) -> str:
-    if source.parts:
-        return ""
-    return f"; a {source.format} source with these settings is not divided, so one process reads all of it"
 
 
 def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:

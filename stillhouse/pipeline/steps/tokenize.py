@@ -9,7 +9,7 @@ from functools import partial
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.engine.choice import open_engine
+from stillhouse.corpus.engine.ray_engine import open_engine
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 TEXTS_AT_ONCE = 2048

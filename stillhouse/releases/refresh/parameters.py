@@ -14,9 +14,9 @@ import yaml
 from stillhouse.core.config import field_types, from_forms, same_setting, setting
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
+from stillhouse.evaluation.release_rule import Rule
 from stillhouse.pipeline.graph import GRAPH, STAGES, known_uses
 from stillhouse.pipeline.recipes import Recipe, copied
-from stillhouse.pipeline.steps.compare_release import Config as Rules
 from stillhouse.releases.refresh.plan import Thresholds
 
 SOURCE = ("source", "repo", "revision")
@@ -40,12 +40,12 @@ class Parameters:
     fine_tune_above: float = same_setting(Thresholds, "fine_tune_above")
     pretrain_above: float = same_setting(Thresholds, "pretrain_above")
     query_only_gain: float = same_setting(Thresholds, "query_only_gain")
-    measure: str = same_setting(Rules, "measure")
-    alpha: float = same_setting(Rules, "alpha")
-    most_loss: float = same_setting(Rules, "most_loss")
-    least_queries: int = same_setting(Rules, "least_queries")
-    bootstrap_samples: int = same_setting(Rules, "bootstrap_samples")
-    randomisation_samples: int = same_setting(Rules, "randomisation_samples")
+    measure: str = same_setting(Rule, "measure")
+    alpha: float = same_setting(Rule, "alpha")
+    most_loss: float = same_setting(Rule, "most_loss")
+    least_queries: int = same_setting(Rule, "least_queries")
+    bootstrap_samples: int = same_setting(Rule, "bootstrap_samples")
+    randomisation_samples: int = same_setting(Rule, "randomisation_samples")
     again: bool = setting(False, "retry a corpus whose challenger was refused")
 
     def __post_init__(self) -> None:
@@ -64,8 +64,8 @@ class Parameters:
         return Thresholds(**{name: getattr(self, name) for name in field_types(Thresholds)})
 
     @property
-    def rules(self) -> Rules:
-        return Rules(**{name: getattr(self, name) for name in RULES})
+    def rules(self) -> Rule:
+        return Rule(**{name: getattr(self, name) for name in RULES})
 
     @property
     def corpus(self) -> dict[str, str | None]:

@@ -18,8 +18,7 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import CrashElsewhere
 from stillhouse.corpus import cleaning_parts
 from stillhouse.corpus.engine import ray_engine
-from stillhouse.corpus.engine.choice import open_engine
-from stillhouse.corpus.engine.ray_engine import RayEngine
+from stillhouse.corpus.engine.ray_engine import RayEngine, open_engine
 from stillhouse.pipeline.steps import ingest, tokenize
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step

@@ -184,8 +184,7 @@ def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
     run_folder = run_step("retrieve", found, "best run", depth=24, precision="fp32")["run"]
     run, corpus = read_run(run_folder / "dev.trec"), Corpus.open(small_corpus)
     # The report names the winner from the facts of its run.
-    choice = Choice.of_run(read_manifest(run_folder).facts)
-    assert choice is not None
+    choice = Choice(**read_manifest(run_folder).facts["choice"])
     assert choice.name.split(" with ")[0] == facts["retriever"] and choice.with_bm25 == ("BM25" in facts["winner"])
     assert (choice.systems, choice.queries) == (4, len(JudgedQueries(corpus)))
     right = dict(corpus.qrels_of("dev")[["query_id", "passage_id"]].to_numpy().tolist())

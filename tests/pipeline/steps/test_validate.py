@@ -48,7 +48,7 @@ def run(corpus: Path, encoder: Path | None = None, **thresholds: Any) -> tuple[b
     output = corpus.parent / "validation"
     try:
         inputs = {"corpus": corpus} | ({"encoder": encoder} if encoder else {})
-        execute(validate.STEP, validate.Config(**thresholds), inputs, {"validation": output})
+        execute(validate.STEP, validate.Thresholds(**thresholds), inputs, {"validation": output})
         passed = True
     except ValidationFailed as error:
         assert error.exit_code == 3
@@ -189,13 +189,12 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
             },
         },
     )
-    from stillhouse.corpus.checks import Thresholds, run_checks
+    from stillhouse.corpus.checks import run_checks
     from stillhouse.corpus.expectations import run_suites
     from stillhouse.corpus.validation_report import render_report
 
     opened = Corpus.open(tmp_path)
-    thresholds = Thresholds(**{field: getattr(validate.Config(), field) for field in Thresholds.__dataclass_fields__})
-    found = {check.name: check.value for check in run_checks(opened, thresholds) if not check.passed}
+    found = {check.name: check.value for check in run_checks(opened, validate.Thresholds()) if not check.passed}
     assert found == {
         "repeated_passage_ids": 1,
         "empty_passages": 1,

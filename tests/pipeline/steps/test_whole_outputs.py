@@ -258,7 +258,7 @@ def test_a_foreign_file_in_an_output_is_neither_read_nor_lost(tmp_path: Path) ->
     run(source, output)
     (output / "extra.parquet").write_bytes(b"x")
     with pytest.raises(InputError, match=r"holds extra\.parquet, which no step wrote; move it away"):
-        execute(validate.STEP, validate.Config(), {"corpus": output}, {"validation": tmp_path / "validation"})
+        execute(validate.STEP, validate.Thresholds(), {"corpus": output}, {"validation": tmp_path / "validation"})
     with pytest.raises(InputError, match=r"holds extra\.parquet, which no step wrote; move it away"):
         run(source, output)
     (output / "extra.parquet").rename(tmp_path / "extra.parquet")

@@ -29,8 +29,9 @@ from stillhouse.pipeline.recipe_choice import (
     recipe_for,
     unfit,
 )
+from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
-from stillhouse.pipeline.run_forecast import forecast, shortfalls, why_none, why_unseen, with_settings
+from stillhouse.pipeline.run_forecast import forecast, why_none, why_unseen
 from stillhouse.pipeline.start_model import counted, unsuited
 from stillhouse.pipeline.training_amount import described, fit_into, usual
 from stillhouse.pipeline.workspace import make_workspace, refuse_missing
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
-WOULD_STOP = "the run would stop: first fix the source or params.yaml, as explained above"
 
 
 def make(
@@ -52,8 +52,7 @@ def make(
     hours: float | None,
     questions: Path | None = None,
 ) -> list[str]:
-    """Makes the folder, shows what was found in the source, and returns lines with the run's time, or why there is
-    none; only `WOULD_STOP` if the run would stop.
+    """Makes the folder, shows what was found in the source, and returns lines with the run's time.
 
     The log is never silent for ten seconds. Raises `InputError` as `make_workspace` does, for a model that cannot be
     the base model, and if the hours do not suffice.
@@ -87,7 +86,7 @@ def _make(
     if look is not None:
         look = counted(look, start_in(recipe or chosen, own))
     fits = NOTHING if recipe else fitted(chosen, look, memory, start)
-    own = with_settings(own, fits)
+    own = with_sections(own, fits)
     if look is not None:
         show(describe(recipe or chosen, look, fits))
         if line := unsuited(look, start_in(recipe or chosen, own)):
@@ -102,19 +101,16 @@ def _make(
     if parts := describe_parts(fits, memory):
         show(parts)
     if questions:
-        own = with_settings(own, {"ingest": {"dev_queries": str(questions)}})
+        own = with_sections(own, {"ingest": {"dev_queries": str(questions)}})
     if line := describe_few(look, source, questions):
         show(line)
-    whole = with_settings(load_recipe(find_recipe(recipe)), own)
+    whole = with_sections(load_recipe(find_recipe(recipe)), own)
     if source is not None:
-        whole = with_settings(whole, {"ingest": {"source": source}})
-    stops = shortfalls(whole, look)
-    for line in stops:
-        warn(line)
+        whole = with_sections(whole, {"ingest": {"source": source}})
     amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
-    time = timed(with_settings(whole, amount), look, why)
-    make_workspace(folder, source, recipe, with_settings(own, amount))
-    return [WOULD_STOP] if stops else time
+    time = timed(with_sections(whole, amount), look, why)
+    make_workspace(folder, source, recipe, with_sections(own, amount))
+    return time
 
 
 def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
@@ -163,7 +159,7 @@ def _ingest(source: str | None, recipe: str | None, look: FirstLook | None, ques
 def start_in(recipe: str, own: Settings) -> str:
     """The base model of a run of the recipe with the settings `own`."""
     path = find_recipe(recipe)
-    return str(configs(with_settings(load_recipe(path), own), str(path))["fetch_model"].model)
+    return str(configs(with_sections(load_recipe(path), own), str(path))["fetch_model"].model)
 
 
 def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:

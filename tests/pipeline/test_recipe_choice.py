@@ -98,46 +98,6 @@ def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsy
     assert "there are no test questions: the dev questions become test questions" in capsys.readouterr().out
 
 
-def stops(source: Path) -> bool:
-    """Whether a run of the workspace `work` fails up to its validation."""
-    words = ["run", "--params", "work/params.yaml", "--source", str(source), "--until", "validate", "--quiet"]
-    return cli.main([*words, "--folder", "ran"]) != 0
-
-
-@pytest.mark.parametrize(
-    ("splits", "train", "passages", "warned"),
-    [
-        (("train", "dev", "test"), 2, 40, ""),
-        (("train", "test"), 2, 40, ""),
-        (("train", "dev"), 2, 40, ""),
-        (("train",), 20, 40, ""),
-        (("train",), 2, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
-        (("train", "test"), 1, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
-        (("train", "dev", "test"), 2, 3, "of at least 10 passages; add text to it"),
-        (("test",), 0, 2, "`ingest` will refuse this source: 2 articles are too few"),
-    ],
-)
-def test_new_warns_of_a_source_at_which_the_run_stops(
-    splits: tuple[str, ...], train: int, passages: int, warned: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = beir(here / "corpus", 20, splits, passages, train)
-    made(str(source))
-    said = capsys.readouterr()
-    assert (warned in said.err) if warned else not said.err
-    assert ("the whole run takes" in said.out) == (not warned)
-    assert ("the run would stop: first fix" in said.out) == ("Then:" in said.out) == bool(warned)
-    assert stops(source) == bool(warned)
-
-
-def test_a_few_long_articles_can_be_divided(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The look counts the articles of the first 2,000 passages only."""
-    (here / "corpus").mkdir()
-    for name in "abcde":
-        (here / f"corpus/{name}.md").write_text("\n\n".join(f"passage {k} of {name}" for k in range(1500)))
-    made(str(here / "corpus"))
-    assert not capsys.readouterr().err
-
-
 @pytest.mark.parametrize("splits", [("train", "test"), ("test",)])
 def test_new_says_why_there_is_no_pretraining(
     splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]

@@ -158,10 +158,6 @@ class Sweep:
         """The names of the published measures, in the order of the file."""
         return list(dict.fromkeys(name for variant in self.variants for name in variant.published))
 
-    @property
-    def base(self) -> Variant:
-        return next(variant for variant in self.variants if variant.name == self.baseline)
-
 
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep. Raises `InputError`, which names the place, for whatever is wrong with it."""

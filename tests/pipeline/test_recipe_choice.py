@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 
 from stillhouse import cli
 from stillhouse.corpus.sources.built_in import sample_folder
@@ -26,17 +26,10 @@ def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40, 
     Every word of the first hundred passages is one token of BERT's vocabulary.
     """
     lengths = [words] * (passages - 1) + [20 * words]
-    (folder / "qrels").mkdir(parents=True)
     texts = [" ".join([str(i)] + ["word"] * (n - 1)) for i, n in enumerate(lengths)]
-    lines = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     names = {split: [f"q-{split}-{i}" for i in range(train if split == "train" else 1)] for split in splits}
-    queries = [{"_id": name, "text": f"what is in {name}"} for split in splits for name in names[split]]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    for split in splits:
-        lines = "".join(f"{name}\tp1\t1\n" for name in names[split])
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder
+    queries = {name: f"what is in {name}" for split in splits for name in names[split]}
+    return write_beir(folder, texts, queries, **{split: [(name, "p1") for name in names[split]] for split in splits})
 
 
 def made(source: str) -> dict[str, dict[str, object]]:

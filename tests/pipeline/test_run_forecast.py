@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,18 +38,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def source(folder: Path, train: int, dev: int = 0) -> Path:
     """Write 40 passages of two sentences and a judged question about each."""
-    (folder / "qrels").mkdir(parents=True)
     text = "The {} bird sings early in the morning. In the evening bird number {} is as quiet as the others are."
     passages = [{"_id": f"p{i}", "title": f"Bird {i}", "text": text.format(i, i)} for i in range(40)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(passage) + "\n" for passage in passages))
-    questions = [{"_id": f"q{i}", "text": f"when does number {i} sing"} for i in range(40)]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     ends = {"train": range(train), "dev": range(train, train + dev), "test": range(train + dev, 40)}
-    for split, rows in ends.items():
-        if rows:
-            lines = "".join(f"q{row}\tp{row}\t1\n" for row in rows)
-            (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder
+    judged = {split: rows for split, rows in ends.items() if rows}
+    return write_beir(folder, passages, [f"when does number {i} sing" for i in range(40)], **judged)
 
 
 @pytest.mark.parametrize(

@@ -82,20 +82,11 @@ def evaluate(inputs: Mapping[str, Path], output: Path, config: Config = QUICK) -
     return output
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("STILLHOUSE_QUIET", "1")
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path]:
     folder = tmp_path_factory.mktemp("evaluate")
     inputs = whole_input(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_QUIET", "1")
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        return inputs, evaluate(inputs, folder / "evaluation")
+    return inputs, evaluate(inputs, folder / "evaluation")
 
 
 def read(path: Path) -> dict:

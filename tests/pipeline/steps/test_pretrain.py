@@ -51,14 +51,12 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        tokens = {"tokens": folder / "tokens"}
-        execute(TOKENIZE, TOKENIZE.config(), {"corpus": small_corpus, "tokenizer": tiny_model}, tokens)
-        execute(IMPORTANCE, IMPORTANCE.config(), tokens, {"importance": folder / "importance"})
-        outputs = {"encoder": folder / "head", "curves": folder / "head_curves"}
-        config = build(Config, SHORT | HEAD, "head")
-        execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
+    tokens = {"tokens": folder / "tokens"}
+    execute(TOKENIZE, TOKENIZE.config(), {"corpus": small_corpus, "tokenizer": tiny_model}, tokens)
+    execute(IMPORTANCE, IMPORTANCE.config(), tokens, {"importance": folder / "importance"})
+    outputs = {"encoder": folder / "head", "curves": folder / "head_curves"}
+    config = build(Config, SHORT | HEAD, "head")
+    execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
     return Prepared(folder, tiny_model)
 
 
@@ -112,10 +110,8 @@ def articles(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     with whole_folder(folder / "corpus") as staging:
         write_tables(staging, {"passages": passages, "links": links})
         write_manifest(staging, "ingest", {}, {}, {"passages": 24})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        inputs = {"corpus": folder / "corpus", "tokenizer": tiny_model}
-        execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
+    inputs = {"corpus": folder / "corpus", "tokenizer": tiny_model}
+    execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
     return folder / "tokens"
 
 

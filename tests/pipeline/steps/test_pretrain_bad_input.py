@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,12 +84,10 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("odd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        odd = tokenized(folder / "tokens", tiny_model, [*ONE_TOKEN, *ORDINARY, *NOTHING])
-        plain = tokenized(folder / "plain", tiny_model, ORDINARY[::-1])
-        for tokens, name in ((odd, "importance"), (plain, "plain_importance")):
-            execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": tokens}, {"importance": folder / name})
+    odd = tokenized(folder / "tokens", tiny_model, [*ONE_TOKEN, *ORDINARY, *NOTHING])
+    plain = tokenized(folder / "plain", tiny_model, ORDINARY[::-1])
+    for tokens, name in ((odd, "importance"), (plain, "plain_importance")):
+        execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": tokens}, {"importance": folder / name})
     model = with_head(tiny_model, folder / "model")
     return Prepared(odd, folder / "importance", plain, folder / "plain_importance", model, tiny_model)
 
@@ -127,23 +124,6 @@ def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, object
     del without["importance"]
     with pytest.raises(InputError, match="needs the input importance; `stillhouse importance` makes it"):
         pretrain(without, tmp_path, **settings)
-
-
-@pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize("objective", [name for name in NAMES if find_objective(name).needs_generator])
-def test_a_generator_of_another_vocabulary_or_none(prepared: Prepared, tmp_path: Path, objective: str) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(prepared.model, other)
-    content = json.loads((other / "tokenizer.json").read_text())
-    vocabulary = content["model"]["vocab"]
-    vocabulary["red"], vocabulary["green"] = vocabulary["green"], vocabulary["red"]
-    (other / "tokenizer.json").write_text(json.dumps(content))
-    message = "generator has a different vocabulary from the tokens; run `stillhouse tokenize`"
-    refused(prepared, tmp_path, message, {"objective": objective}, generator=other)
-    without = prepared.inputs()
-    del without["generator"]
-    with pytest.raises(InputError, match="needs the input generator"):
-        pretrain(without, tmp_path, objective=objective)
 
 
 ARTICLES: dict[str, list[Any]] = {

@@ -39,12 +39,10 @@ def losses_of(folder: Path) -> list[float]:
 def inputs(uneven_corpus: Path, tiny_modernbert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the inputs of `pretrain`. The base model, which is also the generator, has a trained head."""
     folder = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        tokens, importance = {"tokens": folder / "tokens"}, {"importance": folder / "importance"}
-        execute(TOKENIZE, TOKENIZE.config(), {"corpus": uneven_corpus, "tokenizer": tiny_modernbert}, tokens)
-        execute(IMPORTANCE, IMPORTANCE.config(), tokens, importance)
-        head = pretrain(tokens | {"init": tiny_modernbert}, folder / "head", **HEAD)
+    tokens, importance = {"tokens": folder / "tokens"}, {"importance": folder / "importance"}
+    execute(TOKENIZE, TOKENIZE.config(), {"corpus": uneven_corpus, "tokenizer": tiny_modernbert}, tokens)
+    execute(IMPORTANCE, IMPORTANCE.config(), tokens, importance)
+    head = pretrain(tokens | {"init": tiny_modernbert}, folder / "head", **HEAD)
     return tokens | importance | {"init": head, "generator": head}
 
 

@@ -51,10 +51,8 @@ def inputs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         write_manifest(staging, "ingest", {}, {}, {"passages": 24})
     AutoModelForMaskedLM.from_pretrained(tiny_model).save_pretrained(folder / "model")
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(folder / "model")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        given = {"corpus": folder / "corpus", "tokenizer": folder / "model"}
-        execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
+    given = {"corpus": folder / "corpus", "tokenizer": folder / "model"}
+    execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
     return {"tokens": folder / "tokens", "init": folder / "model"}
 
 

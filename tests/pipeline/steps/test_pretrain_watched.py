@@ -27,13 +27,11 @@ SCHEDULES = {"bag_weight_end": 0.1, "bucket_steps": 4, "gradient_accumulation_st
 @pytest.fixture(scope="module")
 def inputs(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("watched")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        given = {"corpus": small_corpus, "tokenizer": tiny_model}
-        execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
-        config = build(Config, SHORT | {"objective": "mlm", "max_steps": 80, "learning_rate": 0.03}, "head")
-        outputs = {"encoder": folder / "head", "curves": folder / "curves"}
-        execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
+    given = {"corpus": small_corpus, "tokenizer": tiny_model}
+    execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
+    config = build(Config, SHORT | {"objective": "mlm", "max_steps": 80, "learning_rate": 0.03}, "head")
+    outputs = {"encoder": folder / "head", "curves": folder / "curves"}
+    execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
     return {"tokens": folder / "tokens", "init": folder / "head"}
 
 

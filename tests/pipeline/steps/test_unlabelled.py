@@ -11,6 +11,7 @@ import ir_measures
 import numpy as np
 import pandas as pd
 import pytest
+from beir_source import write_beir
 
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.errors import InputError
@@ -39,13 +40,8 @@ def write_articles(folder: Path, articles: int = 20, sections: int = 2) -> Path:
 
 
 def write_labels(folder: Path, split: str = "test", passage: str = "a{}#1") -> Path:
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": f"q{n}", "text": f"who asks {n}"}) + "\n" for n in range(5))
-    )
-    rows = "".join(f"q{n}\t{passage.format(n)}\t1\n" for n in range(5))
-    (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
-    return folder
+    judged = {split: [(f"q{n}", passage.format(n)) for n in range(5)]}
+    return write_beir(folder, (), [f"who asks {n}" for n in range(5)], **judged)
 
 
 def facts(folder: Path) -> dict:

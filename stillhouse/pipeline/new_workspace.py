@@ -59,58 +59,47 @@ def make(
     """
     hush_libraries()  # before the hub's is imported, which reads this once
     with watched("new", quiet()):
-        return _make(folder, source, recipe, model, hours, questions)
-
-
-def _make(
-    folder: Path,
-    source: str | None,
-    recipe: str | None,
-    model: str | None,
-    hours: float | None,
-    questions: Path | None,
-) -> list[str]:
-    own, start = NOTHING, None
-    starts = starts_of(model) if model is not None else []
-    workspace.refuse_taken(folder)
-    look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
-    if questions:
-        look = with_questions(look, questions)
-    if model is not None:
-        start = chosen_start(starts, model, look, _ingest(source, recipe, look, questions), hours)
-        own = {"fetch_model": {"model": start.name}}
-    if recipe and start and (line := unfit(recipe, start)):
-        warn(line)
-    memory = own_memory()
-    chosen = recipe_for(look, start)
-    if look is not None:
-        look = counted(look, start_in(recipe or chosen, own))
-    fits = NOTHING if recipe else fitted(chosen, look, memory, start)
-    own = with_sections(own, fits)
-    if look is not None:
-        show(describe(recipe or chosen, look, fits))
-        if line := unsuited(look, start_in(recipe or chosen, own)):
+        own, start = NOTHING, None
+        starts = starts_of(model) if model is not None else []
+        workspace.refuse_taken(folder)
+        look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
+        if questions:
+            look = with_questions(look, questions)
+        if model is not None:
+            start = chosen_start(starts, model, look, _ingest(source, recipe, look, questions), hours)
+            own = {"fetch_model": {"model": start.name}}
+        if recipe and start and (line := unfit(recipe, start)):
             warn(line)
-    if not recipe:
-        show(describe_start(start))
-        if line := describe_writer(chosen, look):
+        memory = own_memory()
+        chosen = recipe_for(look, start)
+        if look is not None:
+            look = counted(look, start_in(recipe or chosen, own))
+        fits = NOTHING if recipe else fitted(chosen, look, memory, start)
+        own = with_sections(own, fits)
+        if look is not None:
+            show(describe(recipe or chosen, look, fits))
+            if line := unsuited(look, start_in(recipe or chosen, own)):
+                warn(line)
+        if not recipe:
+            show(describe_start(start))
+            if line := describe_writer(chosen, look):
+                show(line)
+        named, recipe = recipe is not None, recipe or chosen
+        for line in describe_questions(fits, look):
             show(line)
-    named, recipe = recipe is not None, recipe or chosen
-    for line in describe_questions(fits, look):
-        show(line)
-    if parts := describe_parts(fits, memory):
-        show(parts)
-    if questions:
-        own = with_sections(own, {"ingest": {"dev_queries": str(questions)}})
-    if line := describe_few(look, source, questions):
-        show(line)
-    whole = with_sections(load_recipe(find_recipe(recipe)), own)
-    if source is not None:
-        whole = with_sections(whole, {"ingest": {"source": source}})
-    amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
-    time = timed(with_sections(whole, amount), look, why)
-    make_workspace(folder, source, recipe, with_sections(own, amount))
-    return time
+        if parts := describe_parts(fits, memory):
+            show(parts)
+        if questions:
+            own = with_sections(own, {"ingest": {"dev_queries": str(questions)}})
+        if line := describe_few(look, source, questions):
+            show(line)
+        whole = with_sections(load_recipe(find_recipe(recipe)), own)
+        if source is not None:
+            whole = with_sections(whole, {"ingest": {"source": source}})
+        amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
+        time = timed(with_sections(whole, amount), look, why)
+        make_workspace(folder, source, recipe, with_sections(own, amount))
+        return time
 
 
 def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from done_again import UNKNOWN, descendants
+from quick_steps import quicken_steps
 
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import ARTIFACTS, USES
@@ -16,7 +17,10 @@ from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.steps import registry
 
-pytestmark = pytest.mark.usefixtures("stand_ins")
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    quicken_steps(monkeypatch)
 
 
 def executed(folder: Path, recipe: dict[str, Any]) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from done_again import UNKNOWN, descendants
+from quick_steps import quicken_steps
 
 from stillhouse import cli
 from stillhouse.core.context import QUIET
@@ -25,7 +26,8 @@ STAGES = [stage.name for stage in stages_of(USES)]
 
 
 @pytest.fixture(autouse=True)
-def here(stand_ins: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    quicken_steps(monkeypatch)
     monkeypatch.delenv(QUIET)
     monkeypatch.chdir(tmp_path)
 

@@ -88,12 +88,11 @@ def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) 
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.corpus_encoding import encode_corpus
-    from stillhouse.search.dense import check_index, check_width
-    from stillhouse.search.vector_index import CutVectors, VectorIndex, write_mixed
+    from stillhouse.search.dense import check_width, open_index
+    from stillhouse.search.vector_index import CutVectors, write_mixed
 
     corpus, encoder = Corpus.open(inputs["corpus"]), BiEncoder.load(inputs["retriever"])
-    old = VectorIndex(inputs["old_index"])
-    check_index(old, corpus)
+    old = open_index(inputs["old_index"], corpus)
     check_width(encoder, old)
     if old.kind != "flat":
         raise InputError(
@@ -113,12 +112,11 @@ def dev_ndcg(corpus_folder: Path, retriever: Path, index: Path, context: Context
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.search.dense import check_index, check_width
-    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.dense import check_width, open_index
     from stillhouse.training.query_training import DevRanking
 
-    corpus, encoder, opened = Corpus.open(corpus_folder), BiEncoder.load(retriever), VectorIndex(index)
-    check_index(opened, corpus)
+    corpus, encoder = Corpus.open(corpus_folder), BiEncoder.load(retriever)
+    opened = open_index(index, corpus)
     check_width(encoder, opened)
     device = context.torch_device()
     encoder.to(device).eval()

@@ -50,7 +50,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import (
         Candidates,
         Fusion,
@@ -60,7 +60,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         measure_rankings,
         unfitted,
     )
-    from stillhouse.search.vector_index import VectorIndex
     from stillhouse.search.winner import (
         METRICS,
         Contender,
@@ -74,10 +73,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
     judged = JudgedQueries(corpus)
-    hybrids = {name: HybridIndex(bm25, VectorIndex(indexes[name])) for name in retrievers}
+    hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
-        check_index(hybrids[first].index, corpus)
         fusion = (
             unfitted("auto", config.depth, hybrids[first].index)
             if config.fusion == "auto"
@@ -92,7 +90,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
     for name, folder in retrievers.items():
         encoder, index = BiEncoder.load(folder), hybrids[name].index
-        check_index(index, corpus)
         vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
         rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from passage_corpora import write_passages
 
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.context import Context
@@ -185,14 +186,10 @@ def test_a_cross_encoder_leaves_out_what_it_finds_as_right_as_the_positive(
 def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step: Run, tmp_path: Path) -> None:
     """Query q0 shares no word with its passage, which BM25 cannot find; no other passage has the word of q1."""
     texts = ["red bird", "blue fish", "green tree", "green fish", "one tree"]
-    passages = {"passage_id": [f"p{n}" for n in range(5)], "text": texts, "title": [""] * 5, "section": [""] * 5}
-    passages |= {"article_id": [""] * 5, "position": [0] * 5}
     splits = ["train", "train", "dev"]
     queries = {"query_id": ["q0", "q1", "q2"], "text": ["green tree", "blue", "red fish"], "split": splits}
     qrels = {"query_id": queries["query_id"], "passage_id": ["p0", "p1", "p0"], "relevance": [1] * 3, "split": splits}
-    with whole_folder(tmp_path / "corpus") as staging:
-        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 5})
+    write_passages(tmp_path / "corpus", texts, {"queries": queries, "qrels": qrels})
     made = run_step("bm25", {"corpus": tmp_path / "corpus"})
     negatives, corpus = Negatives.read(made["negatives"]), Corpus.open(tmp_path / "corpus")
     assert [{row for row in rows if row >= 0} for rows in negatives.rows_QD.tolist()] == [{2, 3, 4}, set(), {1, 3}]

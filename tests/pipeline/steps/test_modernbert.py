@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from exact_ranking import check_search
+from passage_corpora import losses_of
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
@@ -21,11 +21,6 @@ Run = Callable[..., dict[str, Path]]
 LENGTHS = {"query_length": 12, "passage_length": 24}
 TUNING = {"epochs": 100.0, "max_steps": 6, "eval_steps": 2, "batch_size": 4, "learning_rate": 3e-3}
 TUNING |= {"negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
-
-
-def losses_of(curves: Path) -> list[float]:
-    with (curves / "curves.csv").open() as file:
-        return [float(row["heldout_loss"]) for row in csv.DictReader(file)]
 
 
 def fetched(run_step: Run, model: Path, **settings: object) -> Path:

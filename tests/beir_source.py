@@ -17,7 +17,7 @@ def write_beir(
 
     Texts without ids become `p0`, `p1`, … and `q0`, `q1`, …; a pair that is a number is `q` and `p` with this number.
     """
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "qrels" if judged else folder).mkdir(parents=True, exist_ok=True)
     rows = [{"_id": f"p{n}", "title": "", "text": p} if isinstance(p, str) else p for n, p in enumerate(passages)]
     asked = questions if isinstance(questions, Mapping) else {f"q{n}": text for n, text in enumerate(questions)}
     for name, lines in (("corpus", rows), ("queries", [{"_id": id, "text": text} for id, text in asked.items()])):

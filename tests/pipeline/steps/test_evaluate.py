@@ -224,22 +224,17 @@ def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("lines", "qrel", "message"),
+    ("qrel", "message"),
     [
-        ("q0 Q0 p9 1 1 s\n", ("q0", "p0"), "test.trec names passage 'p9', which the corpus does not have"),
-        ("z Q0 p0 1 1 s\n", ("q0", "p0"), "test.trec names query 'z', which the corpus does not have"),
-        (LINES, ("q0", "p9"), "qrels of .* name passage 'p9', which the corpus does not have"),
-        (LINES, ("q9", "p0"), "qrels of .* name query 'q9', which the corpus does not have"),
-        ("q0 Q0 p0 1 2 s\nq0 Q0 p0 2 1 s\n", ("q0", "p0"), "lists passage 'p0' twice for query 'q0'"),
+        (("q0", "p9"), "qrels of .* name passage 'p9', which the corpus does not have"),
+        (("q9", "p0"), "qrels of .* name query 'q9', which the corpus does not have"),
     ],
 )
-def test_damaged_inputs_and_those_of_another_corpus_are_refused(
-    tmp_path: Path, lines: str, qrel: tuple[str, str], message: str
-) -> None:
+def test_qrels_of_another_corpus_are_refused(tmp_path: Path, qrel: tuple[str, str], message: str) -> None:
     qrels = {"query_id": [qrel[0]], "passage_id": [qrel[1]], "relevance": [1], "split": ["test"]}
     corpus = three_passages(tmp_path / "corpus", qrels=qrels)
     with pytest.raises(InputError, match=message):
-        evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", lines)}, tmp_path / "out")
+        evaluate({"corpus": corpus, "run/bm25": written_run(tmp_path / "run", LINES)}, tmp_path / "out")
 
 
 @pytest.mark.parametrize("names", [("mine", "bm25"), ("bm25", "zero_shot", "retriever_1", "retriever_2")])

@@ -142,10 +142,14 @@ def run_step(
     return runs_of_steps(tmp_path)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def work_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Paths for one work folder per test, all in one parent: `mktemp` would list all earlier folders each time."""
+    """Paths for one work folder per test, all in one parent: `mktemp` would list all earlier folders each time.
+
+    Fixtures that outlive a test share the first one.
+    """
     folder = tmp_path_factory.mktemp("work")
+    os.environ["STILLHOUSE_WORK"] = str(folder / "shared")
     return (folder / str(number) for number in count())
 
 

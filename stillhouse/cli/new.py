@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.new_workspace import WOULD_STOP, make
-from stillhouse.pipeline.parser import Parser, output_folder, source_text
+from stillhouse.pipeline.new_workspace import make
+from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.workspace import with_dvc
 
 
@@ -34,38 +34,33 @@ def new_parser() -> Parser:
         "runs on a CPU.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=output_folder, help="the folder to create")
-    parser.add_argument(
-        "--source",
-        metavar="SOURCE",
-        type=source_text,
-        help="the corpus to read; `sample` is built in (default: the recipe's)",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="MODEL",
-        type=model_text,
-        help="the model to start from: a folder, package:NAME of an installed package, or a hub name (default: the "
+    flag(parser, "--source SOURCE", "the corpus to read; `sample` is built in (default: the recipe's)", source_text)
+    flag(
+        parser,
+        "--model MODEL",
+        "the model to start from: a folder, package:NAME of an installed package, or a hub name (default: the "
         "recipe's). Several, separated by commas, a table FILE.csv, or `auto`, the models of `stillhouse models` on "
         "this machine: takes the best of them on the source's dev questions, alone or with BM25",
+        model_text,
     )
-    parser.add_argument(
-        "--recipe",
-        metavar="NAME|FILE",
-        help="a shipped recipe or a recipe file (default: one that fits the source and the model)",
+    flag(
+        parser,
+        "--recipe NAME|FILE",
+        "a shipped recipe or a recipe file (default: one that fits source and model)",
     )
-    parser.add_argument(
-        "--hours",
-        metavar="H",
-        type=positive,
-        help="train on as many questions and in as many steps as fit into a run of H hours on this machine's CPU, up "
+    flag(
+        parser,
+        "--hours H",
+        "train on as many questions and in as many steps as fit into a run of H hours on this machine's CPU, up "
         "to the recipe's epochs over all labelled questions (default: the recipe's own, and more questions if they "
         "fit into an hour); not possible on a GPU, where run times cannot be predicted",
+        positive,
     )
-    parser.add_argument(
-        "--questions",
-        metavar="FOLDER",
-        type=Path,
-        help="questions with answers from `stillhouse label`, for selecting the best retriever (ingest.dev_queries)",
+    flag(
+        parser,
+        "--questions FOLDER",
+        "questions with answers from `stillhouse label`, for selecting the best retriever (ingest.dev_queries)",
+        Path,
     )
     return parser
 
@@ -91,7 +86,6 @@ def main(argv: Sequence[str]) -> int:
         arguments.folder, arguments.source, arguments.recipe, arguments.model, arguments.hours, arguments.questions
     )
     folder = shlex.quote(str(arguments.folder))
-    then = "Then:" if time == [WOULD_STOP] else "Next:"
-    show(f"created {folder}; its settings are in params.yaml", *time, then)
+    show(f"created {folder}; its settings are in params.yaml", *time, "Next:")
     show(f"    cd {folder} && {'dvc repro' if with_dvc() else 'stillhouse run'}")
     return 0

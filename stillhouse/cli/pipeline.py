@@ -92,6 +92,12 @@ def _placements(arguments: argparse.Namespace) -> PlacementTable:
     return table.on_nodes(arguments.nodes) if arguments.nodes else table
 
 
+def _request(arguments: argparse.Namespace) -> Request:
+    from stillhouse.kubeflow.pipelines.catalog import Request
+
+    return Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+
+
 def _add_parameters(parser: Parser) -> None:
     flag(parser, "--parameter NAME=VALUE", "a parameter of the pipeline; can be repeated", many=True)
 
@@ -108,13 +114,8 @@ def _add_cluster(parser: Parser) -> None:
 def _cluster(arguments: argparse.Namespace) -> Cluster:
     from stillhouse.kubeflow.pipelines.submit import Cluster
 
-    return Cluster(
-        host=arguments.host,
-        kubeflow=arguments.kubeflow,
-        namespace=arguments.namespace,
-        context=arguments.context,
-        ca_file=arguments.ca_file,
-    )
+    names = ("host", "kubeflow", "namespace", "context", "ca_file")
+    return Cluster(**{name: getattr(arguments, name) for name in names})
 
 
 def compile_action(argv: Sequence[str]) -> int:
@@ -131,7 +132,6 @@ def compile_action(argv: Sequence[str]) -> int:
     flag(parser, "--resources", "write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
     _require_kfp()
-    from stillhouse.kubeflow.pipelines.catalog import Request
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.manifests import write_all
 
@@ -141,7 +141,7 @@ def compile_action(argv: Sequence[str]) -> int:
         for path in write_all(arguments.folder):
             show(f"wrote {path}")
         return 0
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    request = _request(arguments)
     compiled = compile_small(request.build(_placements(arguments)))
     path = arguments.output or Path(f"{arguments.pipeline}.yaml")
     with own_file(path) as file:
@@ -169,13 +169,12 @@ def submit_action(argv: Sequence[str]) -> int:
     flag(parser, "--every SECONDS", "how often --wait polls (default: %(default)g)", float, 5.0)
     arguments = parser.parse(argv)
     _require_kfp()
-    from stillhouse.kubeflow.pipelines.catalog import Request
     from stillhouse.kubeflow.pipelines.image import image
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.pods import watch_pods
     from stillhouse.kubeflow.pipelines.submit import check_pod_parameters, namespace_of, submit, watch
 
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    request = _request(arguments)
     table = _placements(arguments)
     given = _given(arguments.parameter)
     pod = {"image": arguments.image or given.pop("image", image())}
@@ -215,11 +214,10 @@ def upload_action(argv: Sequence[str]) -> int:
     _add_cluster(parser)
     arguments = parser.parse(argv)
     _require_kfp()
-    from stillhouse.kubeflow.pipelines.catalog import Request
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.stored import upload
 
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    request = _request(arguments)
     compiled = compile_small(request.build(_placements(arguments)))
     show(upload(_cluster(arguments).connect(), compiled, arguments.namespace))
     return 0
@@ -232,10 +230,10 @@ def run_local_action(argv: Sequence[str]) -> int:
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     _require_kfp()
-    from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+    from stillhouse.kubeflow.pipelines.catalog import RESULTS
     from stillhouse.kubeflow.pipelines.local import PipelineFailed, run_local
 
-    request = Request(arguments.pipeline, arguments.recipe, arguments.sweep, settings=tuple(arguments.settings))
+    request = _request(arguments)
     values = _values(request, _given(arguments.parameter))
     try:
         with environment(arguments):

@@ -85,13 +85,13 @@ def promote_action(argv: Sequence[str]) -> int:
     from stillhouse.releases.refresh.whole_run import promote_whole_run
 
     with environment(arguments, arguments.folder), watched("release", quiet()):
-        with watch_task("promote", _log) as task:
+        with watch_task("promote", warn) as task:
             outcome = promote_whole_run(
-                arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=_log
+                arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=warn
             )
             task.report = Report(outcome.reason, facts={"released": outcome.in_use})
         show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
-        follow(Git.of(arguments.folder), _log)
+        follow(Git.of(arguments.folder), warn)
     return REFUSED_CODE if outcome.kind == REFUSED else 0
 
 
@@ -111,7 +111,7 @@ def rollback_action(argv: Sequence[str]) -> int:
             show(f"{now.name} is already in use; nothing to do")
         else:
             show(f"{now.name} is in use again, instead of {before.name}")
-        follow(git, _log)
+        follow(git, warn)
     return 0
 
 
@@ -175,10 +175,6 @@ def register_action(argv: Sequence[str]) -> int:
         said = register(Git.of(arguments.folder), settings)
     show(said)
     return 0
-
-
-def _log(line: str) -> None:
-    warn(line)
 
 
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {

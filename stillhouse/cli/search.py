@@ -17,7 +17,7 @@ from stillhouse.core.file_stamps import FILE, FileStamps
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.terminal import show, visible, visible_id, visible_json
 from stillhouse.pipeline.graph import ARTIFACTS
-from stillhouse.pipeline.parser import Parser
+from stillhouse.pipeline.parser import Parser, flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
@@ -53,35 +53,29 @@ def search_parser() -> Parser:
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; quotes are not needed")
     for name, text in (("corpus", "the corpus"), ("retriever", "the bi-encoder"), ("index", "its index")):
         default = INPUTS[name]
-        parser.add_argument(f"--{name}", metavar="FOLDER", type=Path, help=f"{text} (default: {default.as_posix()})")
-    parser.add_argument(
-        "--hybrid",
-        metavar="FOLDER",
-        type=Path,
-        help=f"whether and how to add BM25 (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index "
-        "is given)",
+        flag(parser, f"--{name} FOLDER", f"{text} (default: {default.as_posix()})", Path)
+    flag(
+        parser,
+        "--hybrid FOLDER",
+        f"whether and how to add BM25 (default: {INPUTS['hybrid'].as_posix()}, unless --retriever or --index is given)",
+        Path,
     )
-    parser.add_argument("--dense", action="store_true", help="search without BM25, even if the run chose hybrid search")
-    parser.add_argument("--top", metavar="N", type=int, default=5, help="how many hits to show (default: %(default)s)")
+    flag(parser, "--dense", "search without BM25, even if the run chose hybrid search")
+    flag(parser, "--top N", "how many hits to show (default: %(default)s)", int, 5)
     parser.add_argument(
         "--documents",
         action=argparse.BooleanOptionalAction,
         help="show each document once, with its best passage (default: if passages were split or qrels name documents)",
     )
-    parser.add_argument(
-        "--where",
-        metavar="CONDITION",
-        action="append",
-        default=[],
-        help="only passages whose fields match: product=vpn, product=vpn,mail (any of them), product!=vpn, "
+    flag(
+        parser,
+        "--where CONDITION",
+        "only passages whose fields match: product=vpn, product=vpn,mail (any of them), product!=vpn, "
         "'date>=2024-01-01'; also > <= <. If repeated, all must match",
+        many=True,
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per question, as described below")
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="check every file against its digest, even if it has not changed since the last check",
-    )
+    flag(parser, "--json", "print one JSON object per question, as described below")
+    flag(parser, "--verify", "check every file against its digest, even if it has not changed since the last check")
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core import context
 from stillhouse.core.artifacts import digest_json
-from stillhouse.core.config import field_types, setting
+from stillhouse.core.config import build, field_types, setting
 from stillhouse.core.errors import InputError
 from stillhouse.core.file_stamps import FILE, FileStamps
 from stillhouse.pipeline.graph import ARTIFACTS
-from stillhouse.pipeline.parser import Parser
-from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, with_settings
+from stillhouse.pipeline.parser import Parser, flag
+from stillhouse.pipeline.step_command import (
+    add_context_flags,
+    add_setting_flags,
+    describe,
+    environment,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from stillhouse.serving.release import Release
@@ -59,18 +65,6 @@ endpoints:
 
 See docs/serve.md for details.
 """
-LIMITS = {
-    "waiting": ("N", "texts in the queue; beyond that, requests get 429 with a Retry-After header"),
-    "batch_tokens": ("N", "tokens computed at once"),
-    "deadline": ("SECONDS", "how long a request, or each part of a large one, may take before it gets 504"),
-    "inputs": ("N", "texts per request for vectors or scores"),
-    "texts": ("N", "queries or documents per request; more texts for vectors or scores are computed in parts"),
-    "characters": ("N", "characters per text"),
-    "top": ("N", "passages per query"),
-    "body": ("BYTES", "largest size of a request"),
-}
-
-
 LOGGED = ("sample", "retention_days", "most_queries_bytes")
 
 
@@ -111,37 +105,18 @@ def serve_parser() -> Parser:
         default=str(ARTIFACTS / "best"),
         help="a release, or a git repository of releases (default: %(default)s)",
     )
-    parser.add_argument(
-        "--fetch-into", metavar="FOLDER", type=Path, help="where to put fetched releases (default: in the work folder)"
-    )
+    flag(parser, "--fetch-into FOLDER", "where to put fetched releases (default: in the work folder)", Path)
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
-    group.add_argument(
-        "--log-queries",
-        metavar="FOLDER",
-        type=Path,
-        help="log queries and results in this folder, and accept /feedback",
-    )
+    flag(group, "--log-queries FOLDER", "log queries and results in this folder, and accept /feedback", Path)
     add_setting_flags(group, Options, LOGGED)
-    parser.add_argument("--log-requests", action="store_true", help="log one line per request, without its text")
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="check the digest of every file, even if it is unchanged since the last check",
-    )
+    flag(parser, "--log-requests", "log one line per request, without its text")
+    flag(parser, "--verify", "check the digest of every file, even if it is unchanged since the last check")
     add_setting_flags(parser, Options, field_types(Options).keys() - LOGGED)
     group = parser.add_argument_group("limits")
     for field in fields(Limits):
-        metavar, text = LIMITS[field.name]
-        flag = f"--most-{field.name.replace('_', '-')}" if metavar != "SECONDS" else f"--{field.name.replace('_', '-')}"
-        kind = float if metavar == "SECONDS" else int
-        group.add_argument(
-            flag,
-            dest=field.name,
-            metavar=metavar,
-            type=kind,
-            default=field.default,
-            help=f"{text} (default: {field.default:.0f})",
-        )
+        most = "" if field.name == "deadline" else "most-"
+        words, kind = f"--{most}{field.name.replace('_', '-')} N", type(field.default)
+        flag(group, words, describe(field), kind, field.default, dest=field.name)
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -169,12 +144,7 @@ def check(arguments: argparse.Namespace) -> Limits:
         raise InputError(
             f"--release is for a git repository of releases, but {arguments.place} is not one; leave it out"
         )
-    for name in LIMITS:
-        if not 0 < getattr(arguments, name) < 1e12:
-            raise InputError(
-                f"--{name.replace('_', '-')} must be above 0 and below 1e12, not {getattr(arguments, name):g}"
-            )
-    return Limits(**{name: getattr(arguments, name) for name in LIMITS})
+    return build(Limits, {name: getattr(arguments, name) for name in field_types(Limits)}, "the limits")
 
 
 def serve(arguments: argparse.Namespace, limits: Limits) -> None:

@@ -275,6 +275,11 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
     return manifest
 
 
+def copy_content(source: Path, target: Path) -> None:
+    """Copies an artifact to an existing folder without its manifest, for a step that writes its own."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
+
+
 def foreign_manifest(folder: Path, digest: Digest = digest_file) -> Manifest:
     """The manifest of a model folder or a file that no step wrote: the digests of its files and nothing else."""
     if folder.is_file():

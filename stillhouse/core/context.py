@@ -70,10 +70,6 @@ class Context:
             finally:
                 bar.update(waiting)
 
-    def progress_of(self, what: str, unit: str, items: Iterable[T], total: int) -> Iterator[T]:
-        """`progress` with the label and unit first, so that a caller can bind them."""
-        return self.progress(items, what, total, unit)
-
     def bar(self, what: str, total: int | None, unit: str = "item", done: int = 0) -> Any:
         """A bar for work that the caller counts with `bar.update(n)`; `done` items were done by an earlier run.
 

@@ -8,7 +8,6 @@ place of each artifact, a folder of links to the open files (`/proc/self/fd`). R
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import tempfile
 import weakref
@@ -20,7 +19,7 @@ from typing import NoReturn
 from stillhouse.core.errors import InputError
 
 OPEN_FILES = Path("/proc/self/fd")
-"""Where Linux lists a process's open files. Without this folder, `OpenFolders` keeps full copies."""
+"""Where Linux lists a process's open files."""
 
 
 class OpenFolders:
@@ -70,11 +69,7 @@ class OpenFolders:
         if not stat.S_ISREG(found.st_mode):
             return
         self._states.append((path, file, (found.st_size, found.st_mtime_ns)))
-        if OPEN_FILES.is_dir():
-            link.symlink_to(OPEN_FILES / str(file))
-        else:
-            with open(file, "rb", closefd=False) as source, link.open("wb") as copy:
-                shutil.copyfileobj(source, copy)
+        link.symlink_to(OPEN_FILES / str(file))
 
     def refuse_changed(self) -> None:
         """Raises `InputError` if something wrote into an open file instead of replacing it."""

@@ -29,8 +29,9 @@ from stillhouse.pipeline.recipe_choice import (
     recipe_for,
     unfit,
 )
+from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
-from stillhouse.pipeline.run_forecast import forecast, shortfalls, why_none, why_unseen, with_settings
+from stillhouse.pipeline.run_forecast import forecast, why_none, why_unseen
 from stillhouse.pipeline.start_model import counted, unsuited
 from stillhouse.pipeline.training_amount import described, fit_into, usual
 from stillhouse.pipeline.workspace import make_workspace, refuse_missing
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
-WOULD_STOP = "the run would stop: first fix the source or params.yaml, as explained above"
 
 
 def make(
@@ -52,69 +52,54 @@ def make(
     hours: float | None,
     questions: Path | None = None,
 ) -> list[str]:
-    """Makes the folder, shows what was found in the source, and returns lines with the run's time, or why there is
-    none; only `WOULD_STOP` if the run would stop.
+    """Makes the folder, shows what was found in the source, and returns lines with the run's time.
 
     The log is never silent for ten seconds. Raises `InputError` as `make_workspace` does, for a model that cannot be
     the base model, and if the hours do not suffice.
     """
     hush_libraries()  # before the hub's is imported, which reads this once
     with watched("new", quiet()):
-        return _make(folder, source, recipe, model, hours, questions)
-
-
-def _make(
-    folder: Path,
-    source: str | None,
-    recipe: str | None,
-    model: str | None,
-    hours: float | None,
-    questions: Path | None,
-) -> list[str]:
-    own, start = NOTHING, None
-    starts = starts_of(model) if model is not None else []
-    workspace.refuse_taken(folder)
-    look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
-    if questions:
-        look = with_questions(look, questions)
-    if model is not None:
-        start = chosen_start(starts, model, look, _ingest(source, recipe, look, questions), hours)
-        own = {"fetch_model": {"model": start.name}}
-    if recipe and start and (line := unfit(recipe, start)):
-        warn(line)
-    memory = own_memory()
-    chosen = recipe_for(look, start)
-    if look is not None:
-        look = counted(look, start_in(recipe or chosen, own))
-    fits = NOTHING if recipe else fitted(chosen, look, memory, start)
-    own = with_settings(own, fits)
-    if look is not None:
-        show(describe(recipe or chosen, look, fits))
-        if line := unsuited(look, start_in(recipe or chosen, own)):
+        own, start = NOTHING, None
+        starts = starts_of(model) if model is not None else []
+        workspace.refuse_taken(folder)
+        look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
+        if questions:
+            look = with_questions(look, questions)
+        if model is not None:
+            start = chosen_start(starts, model, look, _ingest(source, recipe, look, questions), hours)
+            own = {"fetch_model": {"model": start.name}}
+        if recipe and start and (line := unfit(recipe, start)):
             warn(line)
-    if not recipe:
-        show(describe_start(start))
-        if line := describe_writer(chosen, look):
+        memory = own_memory()
+        chosen = recipe_for(look, start)
+        if look is not None:
+            look = counted(look, start_in(recipe or chosen, own))
+        fits = NOTHING if recipe else fitted(chosen, look, memory, start)
+        own = with_sections(own, fits)
+        if look is not None:
+            show(describe(recipe or chosen, look, fits))
+            if line := unsuited(look, start_in(recipe or chosen, own)):
+                warn(line)
+        if not recipe:
+            show(describe_start(start))
+            if line := describe_writer(chosen, look):
+                show(line)
+        named, recipe = recipe is not None, recipe or chosen
+        for line in describe_questions(fits, look):
             show(line)
-    named, recipe = recipe is not None, recipe or chosen
-    for line in describe_questions(fits, look):
-        show(line)
-    if parts := describe_parts(fits, memory):
-        show(parts)
-    if questions:
-        own = with_settings(own, {"ingest": {"dev_queries": str(questions)}})
-    if line := describe_few(look, source, questions):
-        show(line)
-    whole = with_settings(load_recipe(find_recipe(recipe)), own)
-    if source is not None:
-        whole = with_settings(whole, {"ingest": {"source": source}})
-    stops = shortfalls(whole, look)
-    for line in stops:
-        warn(line)
-    amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
-    time = timed(with_settings(whole, amount), look, why)
-    make_workspace(folder, source, recipe, with_settings(own, amount))
-    return [WOULD_STOP] if stops else time
+        if parts := describe_parts(fits, memory):
+            show(parts)
+        if questions:
+            own = with_sections(own, {"ingest": {"dev_queries": str(questions)}})
+        if line := describe_few(look, source, questions):
+            show(line)
+        whole = with_sections(load_recipe(find_recipe(recipe)), own)
+        if source is not None:
+            whole = with_sections(whole, {"ingest": {"source": source}})
+        amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
+        time = timed(with_sections(whole, amount), look, why)
+        make_workspace(folder, source, recipe, with_sections(own, amount))
+        return time
 
 
 def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
@@ -163,7 +148,7 @@ def _ingest(source: str | None, recipe: str | None, look: FirstLook | None, ques
 def start_in(recipe: str, own: Settings) -> str:
     """The base model of a run of the recipe with the settings `own`."""
     path = find_recipe(recipe)
-    return str(configs(with_settings(load_recipe(path), own), str(path))["fetch_model"].model)
+    return str(configs(with_sections(load_recipe(path), own), str(path))["fetch_model"].model)
 
 
 def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:

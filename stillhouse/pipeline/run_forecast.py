@@ -1,4 +1,4 @@
-"""Forecasts a run from a first look at its source: its time, and why it would stop."""
+"""Forecasts the time of a run from a first look at its source."""
 
 from __future__ import annotations
 
@@ -139,47 +139,6 @@ def _renamed(ingest: Any, look: FirstLook) -> dict[str, int]:
     return {names.get(split, split): count for split, count in look.questions.items()}
 
 
-def shortfalls(recipe: Recipe, look: FirstLook | None) -> list[str]:
-    """Why a run would stop at `ingest` or `validate`, each with the remedy. None without a look at the whole source."""
-    if look is None or not look.whole:
-        return []
-    settings = configs(recipe, "recipe")
-    ingest, least = settings["ingest"], settings.get("validate")
-    if ingest.queries == "pairs" and look.articles:
-        from stillhouse.corpus.pair_queries import split_articles
-
-        try:
-            articles = round(look.all_articles)
-            articles = min(articles, ingest.max_articles or articles)
-            split_articles(articles, ingest.heldout_dev_articles, ingest.heldout_test_articles, ingest.seed)
-        except InputError as error:
-            return [f"`ingest` will refuse this source: {error}"]
-    if least is None:
-        return []
-    found, look = [], _split(look, ingest.split_tokens)
-    if look.passages < least.min_passages and not ingest.distractors:
-        found.append(
-            f"`validate` will refuse this source: it has {look.passages} of at least {least.min_passages} passages; "
-            "add text to it, or lower validate.min_passages in params.yaml"
-        )
-    generated = any("generated" in use.inputs for use in graph_of(recipe) if use.name == "ingest")
-    if generated or makes_pairs(ingest, look):
-        return found
-    queries = _queries(ingest, look)
-    if queries["test"] < least.min_test_queries and not ingest.test_queries:
-        found.append(
-            f"`validate` will refuse this source: it has {queries['test']} of at least {least.min_test_queries} test "
-            "queries; move some judged queries to a test split, or name a folder with some as ingest.test_queries in "
-            "params.yaml"
-        )
-    if queries["dev"] < least.min_dev_queries:
-        found.append(
-            f"`validate` will refuse this source: it has {queries['dev']} of at least {least.min_dev_queries} dev "
-            "queries; judge more training queries, from which dev queries are drawn, or move some to a dev split"
-        )
-    return found
-
-
 def makes_pairs(ingest: Any, look: FirstLook) -> bool:
     return bool(ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled))
 
@@ -196,8 +155,3 @@ def _weights(start: Any) -> tuple[int, str]:
         return 0, str(error)
     except (ValueError, KeyError, TypeError):
         return 0, f"the configuration of the base model {start.model} does not say how large it is"
-
-
-def with_settings(recipe: Recipe, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A recipe with these settings, by section, in place of its own."""
-    return {**recipe, **{name: {**recipe.get(name, {}), **values} for name, values in own.items()}}

@@ -73,18 +73,14 @@ def start_of(model: str) -> Start:
 
 def counted(look: FirstLook, model: str) -> FirstLook:
     """A look whose lengths the tokenizer of a base model counted; the same look if that is not on this machine."""
-    folder = None
-    with suppress(InputError):  # no such folder or package: `fetch-model` reports it
-        folder = place_of(model)
+    folder = _here(model)
     found = token_lengths(look.texts, folder) if folder else None
     return replace(look, lengths=tuple(found), counted=True) if found else look
 
 
 def unsuited(look: FirstLook, model: str) -> str:
     """The sentence that the tokenizer of a base model does not suit a source; empty if it does, or is not here."""
-    folder = None
-    with suppress(InputError):
-        folder = place_of(model)
+    folder = _here(model)
     why = misfit(look.texts[:TEXTS_READ], folder) if folder else None
     if why is None:
         return ""
@@ -92,6 +88,13 @@ def unsuited(look: FirstLook, model: str) -> str:
         f"the tokenizer of {model} does not suit this corpus: {why}; a base model of the corpus's language, or a "
         "multilingual one, such as intfloat/multilingual-e5-small, would work better"
     )
+
+
+def _here(model: str) -> Path | None:
+    """`place_of`, or None for no such folder or package, which `fetch-model` reports."""
+    with suppress(InputError):
+        return place_of(model)
+    return None
 
 
 def place_of(model: str) -> Path | None:

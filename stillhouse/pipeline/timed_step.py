@@ -7,8 +7,6 @@ loading, held-out measurements and the first step, in which libraries initialise
 from __future__ import annotations
 
 import dataclasses
-import resource
-import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -91,15 +89,9 @@ def execute_timed(use: Use, config: Any, root: Path) -> Timing:
 
 def peak_memory() -> float:
     """The peak memory of this process, in MiB."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        # getrusage would include the parent's memory, which a spawned process inherits as its maximum.
-        fields: Mapping[str, str] = dict(
-            line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines() if ":" in line
-        )
-        return int(fields["VmHWM"].split()[0]) / 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
+    # getrusage would include the parent's memory, which a spawned process inherits as its maximum.
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
 
 
 def _gpu_memory() -> tuple[float, str]:

@@ -12,8 +12,9 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.duration import in_words
 from stillhouse.pipeline.first_run_times import TRAININGS, Scale, steps_of
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, graph_of
+from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs
-from stillhouse.pipeline.run_forecast import forecast, makes_pairs, scale_of_look, why_none, with_settings
+from stillhouse.pipeline.run_forecast import forecast, makes_pairs, scale_of_look, why_none
 from stillhouse.pipeline.uses import Use
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Amounts:
 
     def seconds(self, share: float) -> float:
         """The time of a run with this share."""
-        found = forecast(with_settings(self.recipe, self.of(share)), self.look)
+        found = forecast(with_sections(self.recipe, self.of(share)), self.look)
         return found.total if found else math.inf
 
     def largest(self, low: float, high: float, budget: float) -> Amount:

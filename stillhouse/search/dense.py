@@ -29,6 +29,13 @@ MEASURED_ON = 1000
 """Queries on which the recall of an index is measured."""
 
 
+def open_index(folder: Path, corpus: Corpus) -> VectorIndex:
+    """The index in a folder; refuses one that `check_index` refuses."""
+    index = VectorIndex(folder)
+    check_index(index, corpus)
+    return index
+
+
 def check_index(index: VectorIndex, corpus: Corpus) -> None:
     """Refuse an index whose ids are not the corpus's passages in the same order."""
     if index.passage_ids.digest != corpus.passage_ids.digest:

@@ -110,21 +110,11 @@ BAD = {
     "abbreviated flag": (["mine", "--sim", "dot"], "no flag --sim"),
     "flag without value": (["mine", "--depth"], "--depth"),
     "stray word": (["mine", "corpus"], "takes no argument 'corpus'"),
-    "not a whole number": (["mine", "--depth", "many"], "--depth must be a whole number, not 'many'"),
-    "not a switch": (["mine", "--normalize", "perhaps"], "--normalize must be true or false"),
-    "out of range": (["mine", "--depth", "0"], "--depth must be from 1 to 1000, not 0"),
-    "not a choice": (["mine", "--similarity", "cosin"], "--similarity is 'cosin'; did you mean 'cosine'?"),
     "unknown device": (["mine", "--device", "gpu"], "--device"),
     "no recipe": (["mine", "--params", "absent.yaml:mine_1"], "absent.yaml does not exist"),
     "unknown section": (["mine", "--params", "good.yaml:mine_3"], "did you mean 'mine_"),
     "section of another step": (["mine", "--params", "good.yaml:teacher"], "is for step 'score-pairs', not 'mine'"),
     "unknown section in the file": (["mine", "--params", "section.yaml:mine_1"], "did you mean 'retriever_1'?"),
-    "unknown key": (
-        ["mine", "--params", "key.yaml:mine_1"],
-        "key.yaml: mine_1: unknown setting 'dept'; did you mean 'depth'?",
-    ),
-    "ill-typed value": (["mine", "--params", "type.yaml:mine_1"], "type.yaml: mine_1.depth must be a whole number"),
-    "broken YAML": (["mine", "--params", "broken.yaml:mine_1"], "broken.yaml is not a YAML file"),
     "missing required input": (["mine", "--negatives", "out"], "needs --corpus"),
     "missing folder": (["mine", "--corpus", "absent", "--negatives", "out"], "absent does not exist"),
     "no output": (["mine", "--corpus", "corpus"], "needs --negatives"),
@@ -138,15 +128,8 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line_and_exit_code_2(case: str, stand_in: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    files = {
-        "good": "mine_1: {depth: 3}",
-        "section": "retriver_1: {}",
-        "key": "mine_1: {dept: 3}",
-        "type": "mine_1: {depth: much}",
-        "broken": "mine_1: {depth: 3",
-    }
-    for name, text in files.items():
-        Path(f"{name}.yaml").write_text(text)
+    Path("good.yaml").write_text("mine_1: {depth: 3}")
+    Path("section.yaml").write_text("retriver_1: {}")
     seen = stand_in("mine", MineConfig)
     argv, message = BAD[case]
     assert cli.main(argv) == 2

@@ -63,8 +63,6 @@ def of_many(seen: list[Sequence[str]]) -> Step:
 
 def test_another_order_of_folders_is_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report shows systems in the given order, so another order has other outputs."""
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-    monkeypatch.setenv("STILLHOUSE_QUIET", "1")
     seen: list[Sequence[str]] = []
     step = of_many(seen)
     monkeypatch.setattr(Use, "step", property(lambda use: step))

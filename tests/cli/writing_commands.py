@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import functools
 import hashlib
-import json
 import subprocess
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beir_source import write_beir
 
 from stillhouse import cli
 from stillhouse.cli import compare as compare_command
@@ -150,14 +150,8 @@ def compare_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
 def beir(patch: pytest.MonkeyPatch, inputs: Path) -> None:
     """A corpus in which one query is a passage, so that `zero-shot` writes runs too."""
     known_code(patch)
-    folder = inputs / "colours"
-    (folder / "qrels").mkdir(parents=True)
-    rows = [
-        {"_id": f"p{n}", "title": "", "text": text} for n, text in enumerate(("red bird", "red fish", "green fish"))
-    ]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "queries.jsonl").write_text(json.dumps(rows[0]) + "\n")
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\np0\tp1\t1\n")
+    texts = ["red bird", "red fish", "green fish"]
+    write_beir(inputs / "colours", texts, {"p0": "red bird"}, test=[("p0", "p1")])
 
 
 class Compiled:

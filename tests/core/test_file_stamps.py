@@ -9,24 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from read_files import noted_reads
 
-from stillhouse.core import file_stamps
-from stillhouse.core.artifacts import digest_file
 from stillhouse.core.file_stamps import FileStamps
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that are read; every file counts as old enough to be remembered."""
-    names: list[str] = []
-
-    def counted(path: Path) -> str:
-        names.append(path.name)
-        return digest_file(path)
-
-    monkeypatch.setattr(file_stamps, "digest_file", counted)
-    monkeypatch.setattr(file_stamps, "SETTLED", -1.0)
-    return names
+    return noted_reads(monkeypatch)
 
 
 def own_digest(path: Path) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -131,12 +132,11 @@ def test_a_hostile_source_cannot_forge_log_lines(
 ) -> None:
     """Ingest and validate log names of files, ids, titles, texts and reasons."""
     source = tmp_path / "a\x1b[31m\nstillhouse: b\u202e"
-    (source / "qrels").mkdir(parents=True)
     rows = [{"_id": f"p{n}", "title": HOSTILE, "text": f"{HOSTILE} {n}"} for n in range(3)]
     rows += [{"_id": HOSTILE, "text": "x"}, {"_id": "p\0", "text": "x"}, {"_id": "p0", HOSTILE: HOSTILE}]
-    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + f"{HOSTILE}\n")
-    (source / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": HOSTILE}) + "\n")
-    (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp1\t1\n")
+    write_beir(source, rows, {"q": HOSTILE}, test=[("q", "p1")])
+    with (source / "corpus.jsonl").open("a") as file:
+        file.write(f"{HOSTILE}\n")
     monkeypatch.setenv(context.QUIET, "")
     monkeypatch.setenv(context.WORK_ROOT, str(tmp_path / "w\x1b[0m"))
     corpus = tmp_path / "corpus\x1b]0;title\x07"

@@ -77,7 +77,7 @@ def test_bad_sweeps_are_refused_with_their_place(case: str) -> None:
 def test_the_baseline_is_no_pre_training_where_there_is_one() -> None:
     assert sweep().baseline == "none"
     assert sweep(variants=TWO[:1]).baseline == "mlm"
-    assert sweep(baseline="mlm").base.overrides == {"pretraining.objective": "mlm"}
+    assert sweep(baseline="mlm").baseline == "mlm"
 
 
 def test_a_grid_is_every_combination() -> None:

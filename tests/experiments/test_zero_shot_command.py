@@ -9,6 +9,7 @@ from typing import Any
 import ir_measures
 import pandas as pd
 import pytest
+from beir_source import write_beir
 
 from stillhouse import cli
 from stillhouse.core.errors import InputError
@@ -19,15 +20,9 @@ COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
 def beir(folder: Path, shift: int) -> Path:
     """Write nine passages and nine queries. The first `shift` queries ask for the next passage, not their own."""
-    (folder / "qrels").mkdir(parents=True)
     texts = [f"the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
-    passages = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    queries = [{"_id": f"q{i}", "text": f"which {text}"} for i, text in enumerate(texts)]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    qrels = [f"q{i}\tp{(i + (i < shift)) % 9}\t1\n" for i in range(9)]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
-    return folder
+    judged = [(f"q{i}", f"p{(i + (i < shift)) % 9}") for i in range(9)]
+    return write_beir(folder, texts, [f"which {text}" for text in texts], test=judged)
 
 
 def run(*words: object) -> int:

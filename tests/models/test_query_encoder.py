@@ -75,9 +75,7 @@ def minilm(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     root = tmp_path_factory.mktemp("minilm")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(root / "work"))
-        return runs_of_steps(root)("fetch-model", {}, model=MINILM, layers=2)["encoder"]
+    return runs_of_steps(root)("fetch-model", {}, model=MINILM, layers=2)["encoder"]
 
 
 @pytest.fixture(scope="module")

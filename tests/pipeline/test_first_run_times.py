@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,22 +38,6 @@ def test_times_computed_by_hand() -> None:
     operations = 3 * 2 * first_run_times.WRITER_WEIGHTS * 5 * 8 * (30 + 20)
     assert predicted_seconds("train-generator", writer, SCALE) == pytest.approx(OVERHEAD + operations / 1e9)
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
-
-
-def test_the_speed_of_this_machine_is_that_of_a_layer() -> None:
-    """Against a plain timing of the same layer. A faster library may halve it, and other programs may slow down either,
-    so the two are compared until they agree."""
-    layer, rows = torch.nn.Linear(384, 1536), torch.ones(256, 384)
-    operations, shares = 2 * 256 * 384 * 1536, []
-    while not shares or not (0.5 < shares[-1] < 10 or len(shares) == 20):
-        timings = []
-        with torch.inference_mode():
-            for _ in range(50):
-                started = time.perf_counter()
-                layer(rows)
-                timings.append(time.perf_counter() - started)
-        shares.append(first_run_times.speed.__wrapped__(torch.float32) / (operations / min(timings)))
-    assert 0.5 < shares[-1] < 10, shares
 
 
 def test_parameter_counts_equal_those_of_the_layers() -> None:

@@ -3,54 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from done_again import UNKNOWN, descendants
+from quick_steps import quicken_steps
 
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import ARTIFACTS, USES
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.steps import registry
-from stillhouse.pipeline.steps.spec import Report
-
-UNKNOWN = {"fetch_model", "fetch_generator", "fetch_reranker"}
-"""Uses whose model is on a hub, so that it may be another one now. Their outputs stay the same here, so nothing after
-them runs again."""
 
 
 @pytest.fixture(autouse=True)
-def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Replaces every step by one that writes a digest of its settings and inputs."""
-
-    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
-        read = [(folder / "data.txt").read_text() for _, folder in sorted(inputs.items())]
-        for folder in outputs.values():
-            (folder / "data.txt").write_text(hashlib.sha256(repr((config, read)).encode()).hexdigest())
-        return Report("done", facts={"passed": True})
-
-    for name, step in list(registry.steps().items()):
-        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=run))
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    quicken_steps(monkeypatch)
 
 
 def executed(folder: Path, recipe: dict[str, Any]) -> set[str]:
     reports = run_uses(USES, configs(recipe, "recipe"), folder / ARTIFACTS)
     assert list(reports) == [use.name for use in USES]
     return {name for name, report in reports.items() if report is not None}
-
-
-def descendants(names: Iterable[str]) -> set[str]:
-    """The given uses and every use that reads, directly or not, what they write."""
-    found = set(names)
-    for use in USES:
-        if any(source.split("/")[0] in found for source in use.inputs.values()):
-            found.add(use.name)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -65,7 +41,7 @@ def descendants(names: Iterable[str]) -> set[str]:
 def test_a_change_runs_what_depends_on_it(use: str, changed: dict[str, Any], tmp_path: Path) -> None:
     assert executed(tmp_path, {}) == {use.name for use in USES}
     assert executed(tmp_path, {}) == UNKNOWN
-    assert executed(tmp_path, {use: changed}) == descendants([use]) | UNKNOWN
+    assert executed(tmp_path, {use: changed}) == descendants(use) | UNKNOWN
 
 
 def test_damaged_and_missing_outputs_are_made_again(tmp_path: Path) -> None:

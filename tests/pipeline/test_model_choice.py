@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from beir_source import write_beir
 from families import hugging_face_folder, saved, tokenizer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from torch.nn.functional import normalize
@@ -26,17 +27,10 @@ TEXTS = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one",
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """54 passages about animals and as many others, and a dev question about each of the former."""
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "corpus"
-    (folder / "qrels").mkdir(parents=True)
     texts = [f"the {' '.join(words)} in the tree" for words in TEXTS]
     texts += [f"ships carry {a} {b} of {c} {d}" for a, b, c, d in TEXTS]
-    lines = [json.dumps({"_id": f"p{n}", "title": "", "text": text}) for n, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("\n".join(lines))
-    queries = [{"_id": f"q{n}", "text": f"where does the {a} {b} {c} {d}"} for n, (a, b, c, d) in enumerate(TEXTS)]
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    judged = "".join(f"q{n}\tp{n}\t1\n" for n in range(len(TEXTS)))
-    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    return folder
+    questions = [f"where does the {' '.join(words)}" for words in TEXTS]
+    return write_beir(tmp_path / "corpus", texts, questions, dev=range(len(TEXTS)))
 
 
 def static(folder: Path, vectors_VD: torch.Tensor) -> Path:

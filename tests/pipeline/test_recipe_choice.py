@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 
 from stillhouse import cli
 from stillhouse.corpus.sources.built_in import sample_folder
@@ -26,17 +26,10 @@ def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40, 
     Every word of the first hundred passages is one token of BERT's vocabulary.
     """
     lengths = [words] * (passages - 1) + [20 * words]
-    (folder / "qrels").mkdir(parents=True)
     texts = [" ".join([str(i)] + ["word"] * (n - 1)) for i, n in enumerate(lengths)]
-    lines = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     names = {split: [f"q-{split}-{i}" for i in range(train if split == "train" else 1)] for split in splits}
-    queries = [{"_id": name, "text": f"what is in {name}"} for split in splits for name in names[split]]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    for split in splits:
-        lines = "".join(f"{name}\tp1\t1\n" for name in names[split])
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder
+    queries = {name: f"what is in {name}" for split in splits for name in names[split]}
+    return write_beir(folder, texts, queries, **{split: [(name, "p1") for name in names[split]] for split in splits})
 
 
 def made(source: str) -> dict[str, dict[str, object]]:
@@ -96,46 +89,6 @@ def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsy
     recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=300)))
     assert recipe["ingest"]["splits"] == {"dev": "test"} and "dev_fraction" not in recipe["ingest"]
     assert "there are no test questions: the dev questions become test questions" in capsys.readouterr().out
-
-
-def stops(source: Path) -> bool:
-    """Whether a run of the workspace `work` fails up to its validation."""
-    words = ["run", "--params", "work/params.yaml", "--source", str(source), "--until", "validate", "--quiet"]
-    return cli.main([*words, "--folder", "ran"]) != 0
-
-
-@pytest.mark.parametrize(
-    ("splits", "train", "passages", "warned"),
-    [
-        (("train", "dev", "test"), 2, 40, ""),
-        (("train", "test"), 2, 40, ""),
-        (("train", "dev"), 2, 40, ""),
-        (("train",), 20, 40, ""),
-        (("train",), 2, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
-        (("train", "test"), 1, 40, "it has 0 of at least 1 dev queries; judge more training queries"),
-        (("train", "dev", "test"), 2, 3, "of at least 10 passages; add text to it"),
-        (("test",), 0, 2, "`ingest` will refuse this source: 2 articles are too few"),
-    ],
-)
-def test_new_warns_of_a_source_at_which_the_run_stops(
-    splits: tuple[str, ...], train: int, passages: int, warned: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = beir(here / "corpus", 20, splits, passages, train)
-    made(str(source))
-    said = capsys.readouterr()
-    assert (warned in said.err) if warned else not said.err
-    assert ("the whole run takes" in said.out) == (not warned)
-    assert ("the run would stop: first fix" in said.out) == ("Then:" in said.out) == bool(warned)
-    assert stops(source) == bool(warned)
-
-
-def test_a_few_long_articles_can_be_divided(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The look counts the articles of the first 2,000 passages only."""
-    (here / "corpus").mkdir()
-    for name in "abcde":
-        (here / f"corpus/{name}.md").write_text("\n\n".join(f"passage {k} of {name}" for k in range(1500)))
-    made(str(here / "corpus"))
-    assert not capsys.readouterr().err
 
 
 @pytest.mark.parametrize("splits", [("train", "test"), ("test",)])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,8 +18,9 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import FirstLook, look_at
 from stillhouse.pipeline import first_run_times, run_forecast
+from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
-from stillhouse.pipeline.run_forecast import forecast, scale_of_look, with_settings
+from stillhouse.pipeline.run_forecast import forecast, scale_of_look
 from stillhouse.pipeline.training_amount import NEAR, fit_into, usual
 
 LABELLED = load_recipe(find_recipe("labelled"))
@@ -36,18 +38,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def source(folder: Path, train: int, dev: int = 0) -> Path:
     """Write 40 passages of two sentences and a judged question about each."""
-    (folder / "qrels").mkdir(parents=True)
     text = "The {} bird sings early in the morning. In the evening bird number {} is as quiet as the others are."
     passages = [{"_id": f"p{i}", "title": f"Bird {i}", "text": text.format(i, i)} for i in range(40)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(passage) + "\n" for passage in passages))
-    questions = [{"_id": f"q{i}", "text": f"when does number {i} sing"} for i in range(40)]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     ends = {"train": range(train), "dev": range(train, train + dev), "test": range(train + dev, 40)}
-    for split, rows in ends.items():
-        if rows:
-            lines = "".join(f"q{row}\tp{row}\t1\n" for row in rows)
-            (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder
+    judged = {split: rows for split, rows in ends.items() if rows}
+    return write_beir(folder, passages, [f"when does number {i} sing" for i in range(40)], **judged)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +68,7 @@ def test_forecast_queries_equal_those_of_ingest(
     corpus = source(tmp_path / "corpus", train, dev)
     own = {"source": str(corpus), "max_train_queries": most, "max_dev_queries": most, "mixed_pairs": 1.0}
     own |= {"splits": splits}
-    settings = configs(with_settings(LABELLED, {"ingest": own}), "recipe")
+    settings = configs(with_sections(LABELLED, {"ingest": own}), "recipe")
     made = run_step("ingest", {}, **own)["corpus"]
     look = look_at(str(corpus))
     scale = scale_of_look(settings, look)
@@ -86,7 +81,7 @@ def test_a_run_fits_into_its_hours_by_training_less(share: float) -> None:
     whole = forecast(LABELLED, LARGE)
     assert whole is not None
     own = fit_into(share * whole.total / 3600, LABELLED, LARGE)
-    fitted = forecast(with_settings(LABELLED, own), LARGE)
+    fitted = forecast(with_sections(LABELLED, own), LARGE)
     assert fitted is not None and 0.95 * share < fitted.total / whole.total < 1.05 * share
     assert own["retriever_1"]["max_steps"] < 100 and own["distilled"]["max_steps"] < 50
     others = whole.seconds.keys() - own.keys()
@@ -101,7 +96,7 @@ def few(train: int) -> FirstLook:
 def test_more_hours_never_train_less_and_all_are_kept(train: int, hours: list[float]) -> None:
     seen: list[list[int]] = []
     for given_hours in sorted(hours):
-        run = with_settings(LABELLED, fit_into(given_hours, LABELLED, few(train)))
+        run = with_sections(LABELLED, fit_into(given_hours, LABELLED, few(train)))
         found = forecast(run, few(train))
         assert found is not None and found.total <= 3600 * given_hours * NEAR
         used = scale_of_look(configs(run, "recipe"), few(train)).queries["train"]
@@ -122,7 +117,7 @@ def test_without_hours_only_more_questions_make_a_run_longer() -> None:
     assert usual(LABELLED, few(2_000)) == usual(LABELLED, few(300)) == {}
     assert usual(LABELLED, few(2_400))["retriever_2"] == {"max_steps": 120}
     many = usual(LABELLED, few(100_000))
-    found = forecast(with_settings(LABELLED, many), few(100_000))
+    found = forecast(with_sections(LABELLED, many), few(100_000))
     assert found is not None and 3500 < found.total <= 3600
     assert many["ingest"]["max_train_queries"] == pytest.approx(20 * many["retriever_1"]["max_steps"], rel=0.01)
     slow = dataclasses.replace(few(100_000), passages=1_000_000)
@@ -131,7 +126,7 @@ def test_without_hours_only_more_questions_make_a_run_longer() -> None:
 
 @pytest.mark.parametrize("name", ["unlabelled", "simlm", "micro"])
 def test_ample_hours_change_no_training_on_made_questions_or_of_a_paper(name: str) -> None:
-    recipe = with_settings(load_recipe(find_recipe(name)), {"fetch_model": {"model": STARTS["here"]}})
+    recipe = with_sections(load_recipe(find_recipe(name)), {"fetch_model": {"model": STARTS["here"]}})
     assert fit_into(10_000, recipe, dataclasses.replace(LARGE, questions={"test": 500})) == {}
     assert name == "unlabelled" or fit_into(10_000, recipe, LARGE) == {}
 

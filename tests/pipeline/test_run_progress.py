@@ -3,58 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from done_again import UNKNOWN, descendants
+from quick_steps import quicken_steps
 
 from stillhouse import cli
-from stillhouse.core.context import QUIET, WORK_ROOT
+from stillhouse.core.context import QUIET
 from stillhouse.pipeline.graph import ARTIFACTS, USES, known_uses
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.run_times import estimate, expected_seconds, note_seconds
 from stillhouse.pipeline.steps import registry
-from stillhouse.pipeline.steps.spec import Report
 from stillhouse.pipeline.uses import stages_of
 
 NUMBER = len(USES)
 NAMES = [use.name for use in USES]
 STAGES = [stage.name for stage in stages_of(USES)]
-UNKNOWN = {"fetch_model", "fetch_generator", "fetch_reranker"}
-"""Uses whose model is on a hub, so that it may be another one now."""
 
 
 @pytest.fixture(autouse=True)
-def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Replaces every step by one that writes a digest of its settings and inputs."""
-
-    def run(config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
-        read = [(folder / "data.txt").read_text() for _, folder in sorted(inputs.items())]
-        for folder in outputs.values():
-            (folder / "data.txt").write_text(hashlib.sha256(repr((config, read)).encode()).hexdigest())
-        return Report("done", facts={"passed": True, "passages": 100})
-
-    for name, step in list(registry.steps().items()):
-        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=run))
-    monkeypatch.setenv(WORK_ROOT, str(tmp_path / "work"))
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    quicken_steps(monkeypatch)
     monkeypatch.delenv(QUIET)
     monkeypatch.chdir(tmp_path)
 
 
 def settings(**recipe: Any) -> dict[str, Any]:
     return configs(recipe, "recipe")
-
-
-def descendants(*names: str) -> set[str]:
-    """The given uses and every use that reads, directly or not, what they write."""
-    found = set(names)
-    for use in USES:
-        if any(source.split("/")[0] in found for source in use.inputs.values()):
-            found.add(use.name)
-    return found
 
 
 def corpus_of(passages: int, root: Path) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from beir_source import write_beir
 from huggingface_hub import HfApi
 
 from stillhouse import cli
@@ -39,15 +40,10 @@ def bare(here: Path) -> Path:
 
 def corpus(folder: Path, *splits: str, words: int = 100) -> Path:
     """Write 40 passages and a judged question for each split."""
-    (folder / "qrels").mkdir(parents=True)
     text = " ".join(["word"] * words)
     passages = [{"_id": f"p{i}", "title": f"Title {i}", "text": f"{text} {i}"} for i in range(40)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
-    queries = [{"_id": f"q-{split}", "text": f"what is in {split}"} for split in splits]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    for split in splits:
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\nq-{split}\tp1\t1\n")
-    return folder
+    queries = {f"q-{split}": f"what is in {split}" for split in splits}
+    return write_beir(folder, passages, queries, **{split: [(f"q-{split}", "p1")] for split in splits})
 
 
 def new(*words: str) -> dict[str, dict[str, object]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from stillhouse import cli
@@ -52,11 +52,7 @@ def test_new_says_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = (SUITED | OTHERS)[language]
-    Path("beir/qrels").mkdir(parents=True)
-    passages = [{"_id": f"p{i}", "title": "", "text": f"{text} {i}"} for i in range(40)]
-    Path("beir/corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
-    Path("beir/queries.jsonl").write_text(json.dumps({"_id": "q", "text": text}) + "\n")
-    Path("beir/qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp1\t1\n")
+    write_beir(Path("beir"), [f"{text} {i}" for i in range(40)], [text], train=[0])
     assert cli.main(["new", "work", "--source", "beir", *words]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "tokenizer" in line]
     assert len(said) == (language == "Japanese")

@@ -7,7 +7,6 @@ that the step kept. The file systems are in memory, and only root can make them.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import sys
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 from chat_server import address_of_this_process
 from families import generator_folder
 from micro_uses import FORKS
@@ -139,16 +139,10 @@ KEEPS_WORK = (
 def beir(folder: Path) -> Path:
     """300 passages; each split has some queries about them."""
     chance = random.Random(0)
-    (folder / "qrels").mkdir(parents=True)
     texts = [" ".join(chance.choices(WORDS, k=14)) for _ in range(300)]
     rows = [{"_id": f"p{i}", "title": f"{chance.choice(WORDS)} {i}", "text": text} for i, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    queries = [{"_id": f"q{i}", "text": " ".join(text.split()[:6])} for i, text in enumerate(texts[:60])]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
-    for number, split in enumerate(("train", "dev", "test")):
-        qrels = [f"q{i}\tp{i}\t1\n" for i in range(20 * number, 20 * number + 20)]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
-    return folder
+    asked = [" ".join(text.split()[:6]) for text in texts[:60]]
+    return write_beir(folder, rows, asked, train=range(20), dev=range(20, 40), test=range(40, 60))
 
 
 def command(words: list[str], work: Path, log: Path) -> None:

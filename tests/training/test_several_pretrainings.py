@@ -96,11 +96,9 @@ def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model").mkdir()
     AutoModelForMaskedLM.from_pretrained(tiny_model).save_pretrained(folder / "model")
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(folder / "model")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        inputs = {"corpus": folder / "corpus", "tokenizer": folder / "model"}
-        execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
-        execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": folder / "tokens"}, {"importance": folder / "importance"})
+    inputs = {"corpus": folder / "corpus", "tokenizer": folder / "model"}
+    execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
+    execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": folder / "tokens"}, {"importance": folder / "importance"})
     return folder
 
 

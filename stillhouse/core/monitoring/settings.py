@@ -37,8 +37,6 @@ class MonitoringSettings:
     run: str = "none"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise InputError(f"{PORT} is {self.port}; give a port from 1 to 65535, for example {PORT}=9464")
         shown = redact(self.gateway)
         if self.gateway and not has_host(self.gateway):
             raise InputError(f"{GATEWAY} is {shown!r}; give an address, for example {GATEWAY}=http://pushgateway:9091")
@@ -60,7 +58,7 @@ class MonitoringSettings:
 def monitoring_settings(environment: Mapping[str, str] = os.environ) -> MonitoringSettings:
     """The settings from the environment. Raises `InputError` for an invalid port or address."""
     port = environment.get(PORT) or "0"
-    if not port.isdecimal():
+    if not port.isdecimal() or int(port) > 65535:
         raise InputError(f"{PORT} is {port!r}; give a port from 1 to 65535, for example {PORT}=9464")
     return MonitoringSettings(
         port=int(port),

@@ -11,6 +11,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.pipeline.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
 from stillhouse.pipeline.recipes import Recipe
+from stillhouse.pipeline.stages import changed
 from stillhouse.pipeline.steps.spec import named
 
 ENCODER = PRETRAINED["encoder"]
@@ -48,30 +49,18 @@ def seeded(uses: Iterable[Use]) -> list[str]:
     ]
 
 
-def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> list[Use]:
-    """The graph with other inputs, `use.port` -> `use/output` of an earlier use.
+def rewired(graph: Sequence[Use], inputs: Mapping[str, str], where: str) -> Sequence[Use]:
+    """The graph with other inputs, `use.port` -> `use/output`, as a recipe's section `stages` changes them.
 
-    Raises `InputError` for an unknown input, and for an output that no earlier use makes or that has another kind.
+    Raises `InputError` for an unknown input, and for an output that no use makes or that has another kind.
     """
-    changed = list(graph)
+    rows: dict[str, dict[str, str]] = {}
     for key, source in inputs.items():
-        ports = {
-            f"{use.name}.{name}": (place, name)
-            for place, use in enumerate(graph)
-            for port in use.step.inputs
-            for name in (port.keys(use.inputs) if port.many else [port.name])
-        }
-        if key not in ports:
-            raise InputError(f"{where}: there is no input {key!r}; {nearest(key, ports)}")
-        place, name = ports[key]
-        kind = graph[place].step.port_of(name).kind
-        fitting = [
-            f"{use.name}/{output.name}" for use in graph[:place] for output in use.step.outputs if output.kind == kind
-        ]
-        if source not in fitting:
-            raise InputError(f"{where}: {key} cannot be {source!r}; {nearest(source, fitting)}")
-        changed[place] = replace(changed[place], inputs={**changed[place].inputs, name: source})
-    return changed
+        use, _, port = key.partition(".")
+        if use not in {known.name for known in graph}:
+            raise InputError(f"{where}: there is no input {key!r}; write STEP.INPUT, as in reranker.init")
+        rows.setdefault(use, {})[port] = source
+    return changed(graph, rows, where)
 
 
 def unpretrained(use: Use) -> Use:

@@ -183,8 +183,8 @@ def _job(
     settings: Mapping[str, Any],
     base: Mapping[str, Any],
 ) -> Job:
-    graph = [use if variant.pretraining else unpretrained(use) for use in of_recipe if use.name != EVALUATION]
-    graph = rewired(graph, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
+    own = [use if variant.pretraining else unpretrained(use) for use in of_recipe if use.name != EVALUATION]
+    graph = rewired(own, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
     system = variant.retriever or sweep.retriever
     run = systems(of_recipe)[system]
     of_run = needed(graph, [used(run)])

@@ -11,8 +11,9 @@ A sweep is a YAML file; `make_sweep` also makes one from flags. docs/compare.md 
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -116,6 +117,9 @@ class Sweep:
             raise InputError(f"seeds must be different whole numbers of at least 0, not {list(self.seeds)}")
         for what, rows in (("variant", self.variants), ("condition", self.conditions)):
             _refuse_names(what, [row.name for row in rows], [row.title for row in rows])
+        first = {repr(of.overrides): of.name for of in reversed(self.conditions)}
+        placed = tuple(replace(of, place=of.place or first[repr(of.overrides)]) for of in self.conditions)
+        object.__setattr__(self, "conditions", placed)
         names = [row.name for row in self.variants]
         if self.baseline and self.baseline not in names:
             raise InputError(f"baseline {shown(self.baseline)} is not a variant; {nearest(self.baseline, names)}")
@@ -158,10 +162,6 @@ class Sweep:
         """The names of the published measures, in the order of the file."""
         return list(dict.fromkeys(name for variant in self.variants for name in variant.published))
 
-    @property
-    def base(self) -> Variant:
-        return next(variant for variant in self.variants if variant.name == self.baseline)
-
 
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep. Raises `InputError`, which names the place, for whatever is wrong with it."""
@@ -182,8 +182,6 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
             content["variants"] = grid_variants(content.pop("grid"), f"{where}: grid")
         elif isinstance(content["variants"], list):
             content["variants"] = [_variant(item) for item in content["variants"]]
-        if isinstance(content.get("conditions"), list):
-            content["conditions"] = _with_places(content["conditions"])
     sweep = read_as(Sweep, content, where)
     _refuse_other_conditions(sweep, where)
     return sweep
@@ -234,17 +232,6 @@ def _variant(item: Any) -> Any:
     return {"pretraining": item.get("retriever") not in UNTRAINED, **item}
 
 
-def _with_places(items: list[Any]) -> list[Any]:
-    first: dict[str, str] = {}
-    for item in items:
-        if isinstance(item, dict) and isinstance(item.get("name"), str):
-            first.setdefault(repr(item.get("overrides", {})), item["name"])
-    return [
-        {**item, "place": first.get(repr(item.get("overrides", {})), "")} if isinstance(item, dict) else item
-        for item in items
-    ]
-
-
 def refuse_overrides(overrides: Mapping[str, Any]) -> None:
     """Refuse unknown settings, invalid values, and seeds."""
     for key, value in overrides.items():
@@ -273,13 +260,13 @@ def _refuse_names(what: str, names: Sequence[str], titles: Sequence[str]) -> Non
 def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
     """Fill in the arguments of a sweep. Raises `InputError` for one that is missing or unknown."""
     parts = [sweep.overrides, *(of.overrides for of in sweep.conditions), *(of.overrides for of in sweep.variants)]
-    used = {text for overrides in parts for value in overrides.values() for text in _texts(value)}
+    used = json.dumps([dict(overrides) for overrides in parts])
     for word in given:
         if word not in sweep.arguments:
             hint = nearest(word, sweep.arguments) if sweep.arguments else "it takes none"
             raise InputError(f"sweep {sweep.name} has no argument {word!r}; {hint}")
     for word, meaning in sweep.arguments.items():
-        if word not in given and f"{{{word}}}" in used:
+        if word not in given and f'"{{{word}}}"' in used:
             raise InputError(f"sweep {sweep.name} needs --with {word}=VALUE: {meaning}")
     words = {f"{{{word}}}": text for word, text in given.items()}
     return replace(
@@ -289,14 +276,6 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
         overrides=_filled(sweep.overrides, words),
         arguments={},
     )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts(part)
 
 
 def _filled(value: Any, words: Mapping[str, str]) -> Any:

@@ -182,11 +182,10 @@ def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) ->
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.settings import InferenceConfig
-    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
 
-    opened, encoder, vectors = Corpus.open(corpus), BiEncoder.load(retriever), VectorIndex(index)
-    check_index(vectors, opened)
+    opened, encoder = Corpus.open(corpus), BiEncoder.load(retriever)
+    vectors = open_index(index, opened)
     judged = JudgedQueries(opened, "dev")
     if not len(judged):
         raise InputError(f"{corpus} has no judged dev questions for the search; ingest with a dev_fraction above 0")

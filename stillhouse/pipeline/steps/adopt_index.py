@@ -41,28 +41,18 @@ class Config(EncodingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import shutil
-
-    from stillhouse.core.artifacts import MANIFEST
+    from stillhouse.core.artifacts import copy_content, read_manifest
     from stillhouse.core.errors import InputError
-    from stillhouse.pipeline.steps.execute import manifest_of
+    from stillhouse.pipeline.steps.execute import refuse_other_model
 
-    old = manifest_of(inputs["old_index"], "data")
-    for port, index in (("old_retriever", "old_index"), ("retriever", "own_index")):
-        made_by = manifest_of(inputs[index], "data").inputs.get("retriever") if index in inputs else None
-        if index in inputs and made_by != manifest_of(inputs[port], "model").digest:
-            flags = f"--{index.replace('_', '-')} was made by another model than --{port.replace('_', '-')}"
-            raise InputError(f"adopt-index: {flags}; give the model that made it")
+    refuse_other_model(STEP, inputs, "old_index", "old_retriever")
+    reference, retriever, index, whose = "old_retriever", "old_retriever", "old_index", "the old queries"
+    if "own_index" in inputs:
+        refuse_other_model(STEP, inputs, "own_index", "retriever")
+        reference, retriever, index, whose = "own_index", "retriever", "own_index", "their own index"
     encoded = encode_share(config, inputs, outputs["index"], context) if config.share else 0
     if not encoded:
-        shutil.copytree(
-            inputs["old_index"], outputs["index"], ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True
-        )
-    reference = "own_index" if "own_index" in inputs else "old_retriever"
-    retriever, index, whose = {
-        "own_index": ("retriever", "own_index", "their own index"),
-        "old_retriever": ("old_retriever", "old_index", "the old queries"),
-    }[reference]
+        copy_content(inputs["old_index"], outputs["index"])
     found = dev_ndcg(inputs["corpus"], inputs["retriever"], outputs["index"], context)
     wanted = dev_ndcg(inputs["corpus"], inputs[retriever], inputs[index], context)
     ratio = found / wanted if wanted else 1.0
@@ -73,10 +63,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"adopt-index: {said}, less than least_ratio = {config.least_ratio:g}; run `stillhouse index` with this "
             "retriever, or train it with compatibility_weight"
         )
+    old = read_manifest(inputs["old_index"], verify=False).facts
     measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted, "reference": reference}
     if encoded:
         measured["encoded"] = encoded
-    return Report(said, metrics={"ratio": ratio}, facts=dict(old.facts) | {ADOPTED: measured})
+    return Report(said, metrics={"ratio": ratio}, facts=old | {ADOPTED: measured})
 
 
 def adopted_index(index: Manifest) -> dict[str, Any] | None:
@@ -97,12 +88,11 @@ def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) 
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.corpus_encoding import encode_corpus
-    from stillhouse.search.dense import check_index, check_width
-    from stillhouse.search.vector_index import CutVectors, VectorIndex, write_mixed
+    from stillhouse.search.dense import check_width, open_index
+    from stillhouse.search.vector_index import CutVectors, write_mixed
 
     corpus, encoder = Corpus.open(inputs["corpus"]), BiEncoder.load(inputs["retriever"])
-    old = VectorIndex(inputs["old_index"])
-    check_index(old, corpus)
+    old = open_index(inputs["old_index"], corpus)
     check_width(encoder, old)
     if old.kind != "flat":
         raise InputError(
@@ -122,12 +112,11 @@ def dev_ndcg(corpus_folder: Path, retriever: Path, index: Path, context: Context
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.search.dense import check_index, check_width
-    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.dense import check_width, open_index
     from stillhouse.training.query_training import DevRanking
 
-    corpus, encoder, opened = Corpus.open(corpus_folder), BiEncoder.load(retriever), VectorIndex(index)
-    check_index(opened, corpus)
+    corpus, encoder = Corpus.open(corpus_folder), BiEncoder.load(retriever)
+    opened = open_index(index, corpus)
     check_width(encoder, opened)
     device = context.torch_device()
     encoder.to(device).eval()

@@ -188,9 +188,19 @@ def manifest_of(folder: Path, kind: str, *, verify: bool = False) -> Manifest:
     return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
 
 
+def refuse_other_model(step: Step, inputs: Mapping[str, Path], index: str, model: str) -> None:
+    """Refuses an index that another model made. `index` and `model` are keys of inputs."""
+    if manifest_of(inputs[index], "data").inputs.get("retriever") != manifest_of(inputs[model], "model").digest:
+        raise InputError(
+            f"{step.name}: {as_flag(index)} was made by another model than {as_flag(model)}; run `stillhouse index` "
+            "with this model"
+        )
+
+
 def as_flag(key: str) -> str:
     """The name of an input or output in messages: `--corpus`, or `--run bm25` for a port that takes many."""
-    return "--" + key.replace("/", " ")
+    port, slash, name = key.partition("/")
+    return f"--{port.replace('_', '-')}{' ' * len(slash)}{name}"
 
 
 def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:

@@ -251,11 +251,9 @@ def _rankings(
         yield bm25.search(texts, config.round_trip_depth)[0]
     if "index" in inputs:
         from stillhouse.models.encoder import BiEncoder
-        from stillhouse.search.dense import check_index, retrieve
-        from stillhouse.search.vector_index import VectorIndex
+        from stillhouse.search.dense import open_index, retrieve
 
-        encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
-        check_index(index, corpus)
+        encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
         yield retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0]
 
 

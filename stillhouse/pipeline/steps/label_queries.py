@@ -45,9 +45,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import HybridIndex, unfitted
-    from stillhouse.search.vector_index import VectorIndex
 
     corpus = Corpus.open(inputs["corpus"])
     asked = dict(zip(corpus.unjudged["query_id"], corpus.unjudged["text"]))
@@ -58,8 +57,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{inputs['corpus']} has no questions without labels; add a queries.jsonl to the source, or name a folder "
             "with one in `questions`"
         )
-    index, bm25 = VectorIndex(inputs["index"]), BM25.load(inputs["bm25"])
-    check_index(index, corpus)
+    index, bm25 = open_index(inputs["index"], corpus), BM25.load(inputs["bm25"])
     texts = list(asked.values())
     vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, texts, context, config)
     fusion = unfitted("auto", config.depth, index)

@@ -72,8 +72,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.cross_encoder import CrossEncoder
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.pair_scores import score_pairs
-    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
-    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.training import mine_negatives as mining
     from stillhouse.training.mine_negatives import below, limits
     from stillhouse.training.negatives import Negatives, describe
@@ -83,8 +82,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.others_depth and "others" not in inputs:
         raise InputError("others_depth mixes in negatives from another source; give their folder as the input others")
     corpus = Corpus.open(inputs["corpus"])
-    encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
-    check_index(index, corpus)
+    encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
     asked = mining.MiningQueries(corpus, config.negatives_among, config.without_answers)
     texts_Q = asked.queries["text"].to_numpy(dtype=object)
     vectors_QD = query_vectors(encoder, index, list(texts_Q), context, config)

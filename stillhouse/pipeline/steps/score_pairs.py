@@ -96,8 +96,7 @@ def _scores(
     from stillhouse.models.pair_scores import score_pairs
     from stillhouse.models.text_generator import TextGenerator
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import check_index, query_vectors
-    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.dense import open_index, query_vectors
     from stillhouse.training import teacher as fused_teacher
     from stillhouse.training.mine_negatives import DenseRanking
     from stillhouse.training.scored_pairs import cross_encoder_scores, read_scores
@@ -116,8 +115,7 @@ def _scores(
     asked_Q, query_A = np.unique(pairs.query_P[asked_P], return_inverse=True)
     texts, rows_A = list(pairs.texts_Q[asked_Q]), pairs.rows_P[asked_P]
     if "retriever" in inputs:
-        encoder, index = BiEncoder.load(inputs["retriever"]), VectorIndex(inputs["index"])
-        check_index(index, corpus)
+        encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
         vectors_QD = query_vectors(encoder, index, texts, context, config)
         found[fused_teacher.RETRIEVER] = DenseRanking(vectors_QD, index).score(query_A, rows_A)
     if "bm25" in inputs:

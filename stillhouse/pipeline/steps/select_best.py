@@ -50,7 +50,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import check_index, query_vectors, searches_on_gpu
+    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import (
         Candidates,
         Fusion,
@@ -60,7 +60,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         measure_rankings,
         unfitted,
     )
-    from stillhouse.search.vector_index import VectorIndex
     from stillhouse.search.winner import (
         METRICS,
         Contender,
@@ -71,13 +70,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
-    refuse_unpaired(retrievers, indexes)
+    refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
     judged = JudgedQueries(corpus)
-    hybrids = {name: HybridIndex(bm25, VectorIndex(indexes[name])) for name in retrievers}
+    hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
-        check_index(hybrids[first].index, corpus)
         fusion = (
             unfitted("auto", config.depth, hybrids[first].index)
             if config.fusion == "auto"
@@ -92,7 +90,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
     for name, folder in retrievers.items():
         encoder, index = BiEncoder.load(folder), hybrids[name].index
-        check_index(index, corpus)
         vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
         rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu)
@@ -127,15 +124,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, outputs: Paths) -> dict[str, Any]:
     """Writes the winner and returns its facts."""
-    import shutil
-
-    from stillhouse.core.artifacts import MANIFEST, read_manifest
+    from stillhouse.core.artifacts import copy_content, read_manifest
     from stillhouse.pipeline.steps.adopt_index import ADOPTED, adopted_index
     from stillhouse.search.hybrid import write_hybrid
 
     for port, folders in (("retriever", retrievers), ("index", indexes)):
-        ignored = shutil.ignore_patterns(MANIFEST)
-        shutil.copytree(folders[winner.retriever], outputs[port], ignore=ignored, dirs_exist_ok=True)
+        copy_content(folders[winner.retriever], outputs[port])
     write_hybrid(outputs["hybrid"], winner.fusion, bm25)
     adopted = adopted_index(read_manifest(indexes[winner.retriever], verify=False))
     return {
@@ -146,20 +140,16 @@ def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, o
     }
 
 
-def refuse_unpaired(retrievers: Paths, indexes: Paths) -> None:
+def refuse_unpaired(inputs: Paths, retrievers: Paths, indexes: Paths) -> None:
     """Refuses a retriever without an index, an index without a retriever, and an index that another model made."""
     from stillhouse.core.errors import InputError
-    from stillhouse.pipeline.steps.execute import manifest_of
+    from stillhouse.pipeline.steps.execute import refuse_other_model
 
     for name in sorted(retrievers.keys() ^ indexes.keys()):
         missing = "indexes" if name in retrievers else "candidates"
         raise InputError(f"select-best: {name} lacks a folder; give --{missing} {name}=FOLDER too")
-    for name, folder in retrievers.items():
-        if manifest_of(indexes[name], "data").inputs.get("retriever") != manifest_of(folder, "model").digest:
-            raise InputError(
-                f"select-best: --indexes {name} was made by another model than --candidates {name}; run "
-                "`stillhouse index` with this model"
-            )
+    for name in retrievers:
+        refuse_other_model(STEP, inputs, f"indexes/{name}", f"candidates/{name}")
 
 
 STEP = Step(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
@@ -49,9 +48,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     with open_engine(context.engine) as engine:
         if engine:
             context.log(f"[tokenize] {engine.sentence}")
-            watch = partial(context.progress_of, "tokenizing", "part")
             settings = copied(settings, context.work) if engine.elsewhere else settings
-            counts = write_token_parts(outputs["tokens"], settings, context.work, engine.each, ROWS, watch)
+            counts = write_token_parts(
+                outputs["tokens"],
+                settings,
+                context.work,
+                engine.each,
+                ROWS,
+                lambda items, total: context.progress(items, "tokenizing", total, "part"),
+            )
         else:
             total = math.ceil(corpus.passage_count / TEXTS_AT_ONCE)
             bar = context.progress(blocks_of(corpus), "tokenizing", unit="block", total=total)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from stillhouse.core.context import Context
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
-from stillhouse.pipeline.steps.train_query_encoder import refuse_another_model
 from stillhouse.training.settings import ProjectionTrainingConfig
 
 
@@ -20,10 +19,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.linear_map import multiply_vectors
+    from stillhouse.pipeline.steps.execute import refuse_other_model
     from stillhouse.search.vector_index import VectorIndex
     from stillhouse.training.projection_training import train_projection
 
-    refuse_another_model(STEP.name, inputs)
+    refuse_other_model(STEP, inputs, "old_index", "encoder")
     encoder, corpus = BiEncoder.load(inputs["encoder"]), Corpus.open(inputs["corpus"])
     matrix_DD, rows = train_projection(encoder, VectorIndex(inputs["old_index"]), corpus, config, context)
     multiply_vectors(encoder, matrix_DD)

@@ -32,19 +32,19 @@ class Config(QueryTrainingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import shutil
     from dataclasses import asdict
 
-    from stillhouse.core.artifacts import MANIFEST
+    from stillhouse.core.artifacts import copy_content
     from stillhouse.core.curves import describe, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
+    from stillhouse.pipeline.steps.execute import refuse_other_model
     from stillhouse.search.vector_index import VectorIndex
     from stillhouse.training.negatives import Negatives
     from stillhouse.training.query_training import train_query_tower
     from stillhouse.training.teacher import Teacher
 
-    refuse_another_model(STEP.name, inputs)
+    refuse_other_model(STEP, inputs, "old_index", "encoder")
     corpus = Corpus.open(inputs["corpus"])
     encoder, imitation = BiEncoder.load(inputs["encoder"], towers="separate"), None
     if config.layers or "small" in inputs:
@@ -62,8 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if not found.kept_step and not imitation:  # unchanged, with one tower for both if it had one
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])
-    ignored = shutil.ignore_patterns(MANIFEST)
-    shutil.copytree(inputs["old_index"], outputs["index"], ignore=ignored, dirs_exist_ok=True)
+    copy_content(inputs["old_index"], outputs["index"])
     write_curves(outputs["curves"], found.rows)
     gain = found.gain
     said = (
@@ -102,17 +101,6 @@ def _smaller(
         keep_layers(encoder, config.layers or 0)
     device = context.torch_device()
     return encoder, Imitation(encoder, texts, vectors_ND, config.batch_size, config.seed, device)
-
-
-def refuse_another_model(step: str, inputs: Paths) -> None:
-    """Refuses an index that was made by another model than the one to start from."""
-    from stillhouse.pipeline.steps.execute import manifest_of
-
-    made_by = manifest_of(inputs["old_index"], "data").inputs.get("retriever")
-    if made_by != manifest_of(inputs["encoder"], "model").digest:
-        raise InputError(
-            f"{step}: --old-index was made by another model than --encoder; run `stillhouse index` with this one"
-        )
 
 
 STEP = Step(

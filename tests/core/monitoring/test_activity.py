@@ -42,12 +42,11 @@ class Config:
     """A step without settings."""
 
 
-def run_step(work: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_step(work: Any, folder: Path) -> None:
     def run(config: Any, inputs: Any, outputs: Any, context: Context) -> Report:
         work(context)
         return Report("done")
 
-    monkeypatch.setenv("STILLHOUSE_WORK", str(folder / "work"))
     execute(Step("wait", "waits", Config, (), (Port("out", "nothing"),), run), Config(), {}, {"out": folder / "out"})
 
 
@@ -84,7 +83,7 @@ WORKS = {
 def test_a_step_is_never_silent(work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
-    run_step(work, tmp_path, monkeypatch)
+    run_step(work, tmp_path)
     monkeypatch.undo()
     found = [line for line in log.getvalue().splitlines() if re.fullmatch(WORKS[work], line)]
     assert len(found) >= 3, log.getvalue()
@@ -94,7 +93,7 @@ def test_quiet_mode_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(QUIET, "1")
-    run_step(wait_in_a_standing_bar, tmp_path, monkeypatch)
+    run_step(wait_in_a_standing_bar, tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
@@ -250,7 +249,7 @@ def test_a_terminal_has_a_bar_and_a_log_has_none(tmp_path: Path) -> None:
     assert re.search(rb"\[step\] counting: [45] of 8 items", log.stderr)
 
 
-def test_seconds_are_recorded_unless_an_earlier_run_did_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_are_recorded_unless_an_earlier_run_did_a_part(tmp_path: Path) -> None:
     noted: list[float] = []
     fails = [True]
 
@@ -260,7 +259,6 @@ def test_seconds_are_recorded_unless_an_earlier_run_did_a_part(tmp_path: Path, m
         time.sleep(0.05)
         return Report("done")
 
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     step = Step("wait", "waits", Config, (), (Port("out", "nothing"),), run)
     with pytest.raises(KeyboardInterrupt):
         execute(step, Config(), {}, {"out": tmp_path / "out"}, noted.append)

@@ -40,22 +40,13 @@ def test_the_task_of_the_graph_names_the_group(gateway: Gateway, monkeypatch: py
     assert gateway.pushes[0][2]["stillhouse_step_figure", "heldout_loss"] == 1.5
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (InputError("no such file"), "bad_input"),
-        (FloatingPointError("the loss is nan at step 3"), "not_finite"),
-        (NotFinite("the loss is nan at step 3"), "not_finite"),
-        (RuntimeError("broken"), "crash"),
-        (KeyboardInterrupt(), "interrupted"),
-    ],
-)
-def test_a_failed_step_pushes_its_reason(gateway: Gateway, error: BaseException, reason: str) -> None:
-    with pytest.raises(type(error)), watch_step("mine", print):
-        raise error
+def test_a_failed_step_pushes_its_reason(gateway: Gateway) -> None:
+    with pytest.raises(NotFinite), watch_step("mine", print):
+        raise NotFinite("the loss is nan at step 3")
     samples = gateway.pushes[0][2]
     assert samples["stillhouse_step_success", ""] == 0
-    assert [own for (name, own), value in samples.items() if name == "stillhouse_step_failure" and value] == [reason]
+    failures = [own for (name, own), value in samples.items() if name == "stillhouse_step_failure" and value]
+    assert failures == ["not_finite"]
 
 
 def test_a_failed_validation_pushes_its_verdict(gateway: Gateway) -> None:
@@ -66,15 +57,6 @@ def test_a_failed_validation_pushes_its_verdict(gateway: Gateway) -> None:
     verdicts = [samples["stillhouse_validation_passed", ""] for _, _, samples in gateway.pushes]
     assert verdicts == [0, 1]
     assert gateway.pushes[0][2]["stillhouse_step_failure", "validation"] == 1
-
-
-@pytest.mark.parametrize("accepted", [True, False])
-def test_a_comparison_pushes_its_verdict(gateway: Gateway, accepted: bool) -> None:
-    with watch_step("compare-release", print) as watched:
-        watched.report = Report("refused", facts={"accepted": accepted})
-    samples = gateway.pushes[0][2]
-    assert samples["stillhouse_promotion_accepted", ""] == float(accepted)
-    assert ("stillhouse_promotion_released", "") not in samples, "nothing is released yet"
 
 
 def test_a_step_pushes_its_throughput(gateway: Gateway) -> None:
@@ -163,11 +145,6 @@ def test_a_schedule_that_is_behind_keeps_its_last_fresh_time(gateway: Gateway) -
     assert behind.keys() == fresh.keys() - {("stillhouse_schedule_fresh_timestamp_seconds", "")}
     assert behind["stillhouse_schedule_interval_seconds", ""] == 3600
     assert [logged["stillhouse_schedule_in_flight", ""] for logged in (fresh, behind)] == [0, 1]
-
-
-def test_a_schedule_pushes_nothing_without_a_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STILLHOUSE_PUSHGATEWAY", raising=False)
-    assert not report_schedule("nightly", 3600, True, False, print)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", 3600), ("600", 600)])

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stillhouse.core.errors import InputError, ValidationFailed
+from stillhouse.core.errors import InputError, NotFinite, ValidationFailed
 from stillhouse.core.monitoring.settings import LONGEST_LABEL, MonitoringSettings, label, monitoring_settings
 from stillhouse.core.monitoring.table import LIVE, REASONS, RESULTS, RUNS, SCHEDULES, SERVICES
 from stillhouse.core.monitoring.watch import reason, watch_step
@@ -61,11 +61,6 @@ def test_labels_are_short_and_plain() -> None:
     assert label("") == "none"
 
 
-def test_a_step_is_named_by_its_task() -> None:
-    assert MonitoringSettings(task="retriever_1").labels("train-retriever")["step"] == "retriever_1"
-    assert MonitoringSettings().labels("train-retriever")["step"] == "train-retriever"
-
-
 def test_a_step_that_nobody_watches_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with watch_step("mine", print) as watched:
@@ -82,6 +77,7 @@ class OutOfMemoryError(RuntimeError):
         (InputError("wrong"), "bad_input"),
         (ValidationFailed("wrong"), "validation"),
         (FloatingPointError("the loss is nan"), "not_finite"),
+        (NotFinite("the loss is nan"), "not_finite"),
         (OutOfMemoryError("no memory"), "out_of_memory"),
         (MemoryError(), "out_of_memory"),
         (KeyboardInterrupt(), "interrupted"),

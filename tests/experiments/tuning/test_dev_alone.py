@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
+from beir_source import write_beir
 
 from stillhouse import cli
 from stillhouse.core.context import Context
@@ -20,16 +20,9 @@ SPLITS = {"train": range(12), "dev": range(12, 18), "test": range(18, 24)}
 
 @pytest.fixture
 def workspace(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    source = tmp_path / "source"
-    (source / "qrels").mkdir(parents=True)
     texts = [f"the {' '.join(words)}" for words in product(COLOURS, THINGS, ("one", "two", "three"))]
-    rows = [{"_id": f"p{n}", "title": "", "text": f"{text} sings in the tree"} for n, text in enumerate(texts)]
-    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = [{"_id": f"q{n}", "text": f"where does {texts[n]} sing"} for n in range(24)]
-    (source / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    for split, numbers in SPLITS.items():
-        lines = "".join(f"q{n}\tp{n}\t1\n" for n in numbers)
-        (source / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
+    asked = [f"where does {text} sing" for text in texts[:24]]
+    source = write_beir(tmp_path / "source", [f"{text} sings in the tree" for text in texts], asked, **SPLITS)
     recipe = {
         "graph": "labelled",
         "fetch_model": {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24},

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import ir_measures
 import pytest
+from beir_source import write_beir
 
 from stillhouse.cli import main
 from stillhouse.core.artifacts import read_manifest
@@ -16,19 +17,14 @@ from stillhouse.corpus.store import Corpus
 
 def written(folder: Path) -> Path:
     """Six articles of the sample, each as one text with three questions about its headings."""
-    (folder / "qrels").mkdir(parents=True)
-    passages, queries, qrels = [], [], {split: ["query-id\tcorpus-id\tscore"] for split in ("train", "dev", "test")}
+    passages, queries, qrels = [], {}, {split: [] for split in ("train", "dev", "test")}
     for path in sorted((sample_folder() / "articles").glob("*.md"))[:6]:
         text = path.read_text(encoding="utf-8")
         passages.append({"_id": path.stem, "title": path.stem, "text": text})
         for split, head in zip(qrels, text.split("## ")[1:]):
-            queries.append({"_id": f"{path.stem}-{split}", "text": f"what about {head.splitlines()[0]} of {path.stem}"})
-            qrels[split].append(f"{path.stem}-{split}\t{path.stem}\t1")
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    for split, lines in qrels.items():
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines))
-    return folder
+            queries[f"{path.stem}-{split}"] = f"what about {head.splitlines()[0]} of {path.stem}"
+            qrels[split].append((f"{path.stem}-{split}", path.stem))
+    return write_beir(folder, passages, queries, **qrels)
 
 
 @pytest.mark.slow

@@ -18,6 +18,13 @@ def retriever(run_step: Callable[..., dict[str, Path]], tiny_model: Path) -> Pat
     return run_step("fetch-model", {}, **settings)["encoder"]
 
 
+@pytest.fixture
+def dense(run_step: Callable[..., dict[str, Path]], small_corpus: Path, retriever: Path) -> dict[str, Path]:
+    """Return the small corpus, the retriever and its index."""
+    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, precision="fp32")["index"]
+    return {"corpus": small_corpus, "retriever": retriever, "index": index}
+
+
 @pytest.fixture(scope="session")
 def uneven_corpus(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the small corpus with two-sentence passages of 13 to 19 tokens: `tiny_modernbert` has a window of 7."""

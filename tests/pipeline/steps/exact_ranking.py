@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import Context
-from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.evaluation.runs import read_run
 from stillhouse.search.searcher import Searcher
 
@@ -37,3 +39,23 @@ def check_search(
     searcher = Searcher(corpus, retriever, index, Context(work, "cpu", quiet=True))
     assert searcher.search(str(queries["text"].iloc[0]), top=1)[0].score == pytest.approx(exact_QN[0].max(), abs=1e-5)
     return index
+
+
+def check_training(
+    run_step: Callable[..., dict[str, Path]], corpus: Path, start: Path, settings: Mapping[str, object], work: Path
+) -> dict[str, Path]:
+    """Train a retriever twice, with the same result, and compare its searches as `check_search` does.
+
+    Returns the negatives, the retriever and its index.
+    """
+    negatives = run_step("bm25", {"corpus": corpus}, negatives_depth=5)["negatives"]
+    inputs = {"corpus": corpus, "encoder": start, "negatives": negatives}
+    retriever = run_step("train-retriever", inputs, **settings)["retriever"]
+    torch.manual_seed(12345)
+    assert read_manifest(run_step("train-retriever", inputs, "again", **settings)["retriever"]) == read_manifest(
+        retriever
+    )
+    model = SentenceTransformer(str(retriever), device="cpu")
+    passages_ND = model.encode_document(passage_texts(Corpus.open(corpus)))
+    index = check_search(run_step, corpus, retriever, model, passages_ND, work)
+    return {"negatives": negatives, "retriever": retriever, "index": index}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from beir_source import write_beir
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
@@ -16,24 +16,11 @@ from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 
 
-def write_labels(folder: Path, queries: Mapping[str, str], **qrels: list[tuple[str, str]]) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": id, "text": text}) + "\n" for id, text in queries.items())
-    )
-    (folder / "qrels").mkdir()
-    for split, pairs in qrels.items():
-        (folder / "qrels" / f"{split}.tsv").write_text("".join(f"{query}\t{id}\t1\n" for query, id in pairs))
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
     queries = {"q1": "red bird", "q2": "blue fish", "q3": "green tree", "q4": "old stone"}
-    write_labels(folder, queries, train=[("q1", "p1"), ("q4", "p4")], dev=[("q2", "p2")], test=[("q3", "p3")])
-    lines = [json.dumps({"_id": f"p{n}", "title": "", "text": f"passage {n} says a word of its own"}) for n in range(9)]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    return folder
+    passages = [f"passage {n} says a word of its own" for n in range(9)]
+    return write_beir(tmp_path / "source", passages, queries, train=[1, 4], dev=[2], test=[3])
 
 
 @pytest.fixture
@@ -54,7 +41,7 @@ def test_added_queries_train_and_what_is_measured_stays(ingest: Callable[..., Co
     before = ingest()
     queries = {"f1": "a new one", "f2": "Blue  FISH", "f3": "green tree", "f4": "Red bird", "f5": "lost"}
     pairs = [("f1", "p5"), ("f1", "p6"), ("f2", "p7"), ("f3", "p3"), ("f4", "p8"), ("f4", "p1"), ("f5", "gone")]
-    write_labels(tmp_path / "added", queries, train=[*pairs, ("f9", "p1")])
+    write_beir(tmp_path / "added", (), queries, train=[*pairs, ("f9", "p1")])
     after = ingest(train_queries=str(tmp_path / "added"))
     for split in ("dev", "test"):
         assert relevant(after, split) == relevant(before, split)
@@ -81,8 +68,9 @@ def test_articles_that_made_queries_are_measured_on_are_not_trained_on(tmp_path:
     execute(step, step.config(**plain), {}, {"corpus": tmp_path / "before"})
     before = Corpus.open(tmp_path / "before")
     ids = list(before.passages["passage_id"])
-    write_labels(
+    write_beir(
         tmp_path / "added",
+        (),
         {f"f{n}": f"somebody asks {n}" for n in range(len(ids))},
         train=[(f"f{n}", id) for n, id in enumerate(ids)],
     )
@@ -102,7 +90,7 @@ def test_articles_that_made_queries_are_measured_on_are_not_trained_on(tmp_path:
 def test_another_folder_changes_the_corpus_and_one_without_qrels_is_refused(
     ingest: Callable[..., Corpus], tmp_path: Path
 ) -> None:
-    write_labels(tmp_path / "added", {"f1": "new"}, train=[("f1", "p5")])
+    write_beir(tmp_path / "added", (), {"f1": "new"}, train=[("f1", "p5")])
     ingest(train_queries=str(tmp_path / "added"))
     first = read_manifest(tmp_path / "corpus").facts["source_digest"]
     (tmp_path / "added" / "qrels" / "train.tsv").write_text("f1\tp6\t1\n")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lxml import html
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
@@ -17,33 +17,9 @@ Run = Callable[..., dict[str, Path]]
 MINUS = "−"
 
 
-class Table(HTMLParser):
-    """Collects the cells of the table `contenders`, and the names of all tags."""
-
-    def __init__(self, page: Path) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self.tags: set[str] = set()
-        self.inside = self.in_cell = False
-        self.feed(page.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        if tag == "table":
-            self.inside = ("class", "contenders") in attrs
-        elif self.inside and tag == "tr":
-            self.rows.append([])
-        elif self.inside and tag in ("th", "td"):
-            self.rows[-1].append("")
-            self.in_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside &= tag != "table"
-        self.in_cell &= tag not in ("th", "td")
-
-    def handle_data(self, data: str) -> None:
-        if self.in_cell:
-            self.rows[-1][-1] += data
+def contenders_table(page: Path) -> list[list[str]]:
+    rows = html.parse(page).findall('.//table[@class="contenders"]//tr')
+    return [["".join(cell.itertext()) for cell in row] for row in rows]
 
 
 @pytest.fixture
@@ -108,7 +84,7 @@ def test_the_report_shows_all_contenders_in_the_order_in_which_they_competed(
 ) -> None:
     facts, run = best_run(run_step, contenders, **settings)
     order = ["zero_shot", "zero_shot + BM25", "aside", "aside + BM25"]
-    head, *rows = Table(report_of(run)).rows
+    head, *rows = contenders_table(report_of(run))
     assert head == ["System", *headings]
     marked = {name: shown_name(name) + (" the winner" if name == facts["winner"] else "") for name in order}
     assert [row[0] for row in rows] == [marked[name] for name in order]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
+from token_folders import write_tokens
 
-from stillhouse.core.artifacts import digest_files, read_manifest, write_manifest
+from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.trainjob.division import add_up
 
@@ -19,14 +19,7 @@ PASSAGES = [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], [], [4, 2, 4, 2, 3
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
     """A token folder of six passages, one of them empty; even numbers begin a word."""
-    folder = tmp_path / "tokens"
-    folder.mkdir()
-    ids = np.array([token for passage in PASSAGES for token in passage], dtype=np.int32)
-    np.save(folder / "ids.npy", ids)
-    np.save(folder / "offsets.npy", np.cumsum([0] + [len(passage) for passage in PASSAGES]))
-    np.save(folder / "word_starts.npy", ids % 2 == 0)
-    write_manifest(folder, "tokenize", {}, {}, {"tokenizer": "a"})
-    return folder
+    return write_tokens(tmp_path / "tokens", PASSAGES, "a")
 
 
 def parts(run_step: RunStep, tokens: Path, shards: int, unit: str = "pieces") -> list[Path]:

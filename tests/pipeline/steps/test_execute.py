@@ -130,10 +130,3 @@ def test_a_step_without_a_model_does_not_load_torch_for_its_work(name: str, monk
     step = find_step(name)
     config = build(step.config, {}, name)
     assert work_name(step, config, {}, computed_on(config)).startswith(f"{name}-")
-
-
-@pytest.mark.parametrize(
-    "name", ["pretrain", "train-retriever", "train-reranker", "encode", "score-pairs", "rerank", "mine"]
-)
-def test_a_step_with_a_model_says_what_it_computes_on(name: str) -> None:
-    assert computed_on(build(find_step(name).config, {}, name))[0] == ("cuda" if torch.cuda.is_available() else "cpu")

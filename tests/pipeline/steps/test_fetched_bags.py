@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exact_ranking import check_search
+from exact_ranking import check_training
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
@@ -51,16 +51,11 @@ def test_a_fetched_bag_runs_through_every_step(
     assert facts["lm_head"] == "absent" and facts["width"] == 6
     assert facts["parameters"] == (2 if towers == "separate" else 1) * (len(fetched.tokenizer) * 16 + 17 * 8 + 9 * 6)
 
-    corpus = {"corpus": small_corpus}
-    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
-    inputs = {**corpus, "encoder": start, "negatives": negatives}
-    retriever = run_step("train-retriever", inputs, **TUNING)["retriever"]
-    vectors = run_step("encode", {**corpus, "retriever": retriever}, precision="fp32")["vectors"]
+    retriever = check_training(run_step, small_corpus, start, TUNING, tmp_path)["retriever"]
+    vectors = run_step("encode", {"corpus": small_corpus, "retriever": retriever}, precision="fp32")["vectors"]
     opened, model = Corpus.open(small_corpus), SentenceTransformer(str(retriever), device="cpu")
     passages_ND = model.encode_document(passage_texts(opened))
     np.testing.assert_allclose(np.load(vectors / "passages.vectors.npy"), passages_ND, atol=1e-5)
-
-    check_search(run_step, small_corpus, retriever, model, passages_ND, tmp_path)
 
 
 def test_where_a_transformer_is_needed_a_fetched_bag_is_refused(

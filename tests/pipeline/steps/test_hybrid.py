@@ -33,12 +33,6 @@ Run = Callable[..., dict[str, Path]]
 
 
 @pytest.fixture
-def dense(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, precision="fp32")["index"]
-    return {"corpus": small_corpus, "retriever": retriever, "index": index}
-
-
-@pytest.fixture
 def bm25(run_step: Run, small_corpus: Path) -> Path:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
 

@@ -9,24 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from token_folders import write_tokens
 
-from stillhouse.core.artifacts import digest_files, read_manifest, write_manifest
+from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.importance import STEP, Config
 
 RunStep = Callable[..., dict[str, Path]]
-
-
-def write_tokens(folder: Path, passages: list[list[int]], tokenizer: str = "") -> Path:
-    """Write a token folder in which even numbers begin a word."""
-    folder.mkdir()
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
-    np.save(folder / "ids.npy", ids)
-    np.save(folder / "offsets.npy", np.cumsum([0] + [len(passage) for passage in passages]))
-    np.save(folder / "word_starts.npy", ids % 2 == 0)
-    write_manifest(folder, "tokenize", {}, {}, {"tokenizer": tokenizer})
-    return folder
 
 
 def importance(out: Path, tokens: Path, counts: Path | None = None, **settings: Any) -> Path:

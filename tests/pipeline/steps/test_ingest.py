@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from beir_source import write_beir
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
@@ -14,23 +15,16 @@ from stillhouse.pipeline.steps.ingest import STEP, Config
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+def loud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
 
 
 def write_source(folder: Path, queries: int = 40) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": f"p{i}", "title": "T", "text": f"text {i}"}) + "\n" for i in range(queries))
-        + "oops\n"
-    )
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": f"q{i}", "text": f"question {i}"}) + "\n" for i in range(queries))
-    )
-    for split, start in (("train", 0), ("test", queries // 2)):
-        rows = "".join(f"q{i}\tp{i}\t1\n" for i in range(start, start + queries // 2))
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    passages = [{"_id": f"p{i}", "title": "T", "text": f"text {i}"} for i in range(queries)]
+    half, asked = queries // 2, [f"question {i}" for i in range(queries)]
+    write_beir(folder, passages, asked, train=range(half), test=range(half, 2 * half))
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write("oops\n")
     return folder
 
 

@@ -10,6 +10,7 @@ import bm25s
 import numpy as np
 import pytest
 import Stemmer
+from beir_source import write_beir
 from sentence_transformers import SentenceTransformer
 
 from stillhouse.core.errors import InputError
@@ -24,19 +25,11 @@ WORDS = ("bird", "fish", "tree", "stone", "cloud", "river", "red", "green", "blu
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """36 passages, twelve questions of which two have a label, one repeats another and one repeats a test question."""
-    folder = tmp_path / "source"
-    (folder / "qrels").mkdir(parents=True)
     draw = np.random.default_rng(0).choice
     texts = [f"the {' '.join(draw(WORDS, 6))} number {n}" for n in range(36)]
-    lines = [json.dumps({"_id": f"p{n}", "title": "", "text": text}) + "\n" for n, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(lines))
     asked = [f"where is the {' '.join(draw(WORDS, 3))}" for _ in range(10)]
     asked += [asked[2].upper(), asked[1]]
-    lines = [json.dumps({"_id": f"q{n}", "text": text}) + "\n" for n, text in enumerate(asked)]
-    (folder / "queries.jsonl").write_text("".join(lines))
-    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t1\n")
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\n")
-    return folder
+    return write_beir(tmp_path / "source", texts, asked, train=[0], test=[1])
 
 
 def test_questions_without_labels_are_kept_apart(run_step: Run, source: Path, tmp_path: Path) -> None:

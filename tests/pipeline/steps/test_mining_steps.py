@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from passage_corpora import write_passages
 
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.training.group_training import open_samplers
 from stillhouse.training.groups import GroupSampler
 from stillhouse.training.negatives import Negatives
 
@@ -19,27 +23,15 @@ Run = Callable[..., dict[str, Path]]
 
 
 @pytest.fixture
-def base(run_step: Run, tiny_model: Path) -> Path:
-    settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
-    return run_step("fetch-model", {}, **settings)["encoder"]
-
-
-@pytest.fixture
-def dense(run_step: Run, small_corpus: Path, base: Path) -> dict[str, Path]:
-    index = run_step("index", {"corpus": small_corpus, "retriever": base}, precision="fp32")["index"]
-    return {"corpus": small_corpus, "retriever": base, "index": index}
-
-
-@pytest.fixture
 def lexical(run_step: Run, small_corpus: Path) -> Path:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["negatives"]
 
 
-def scores_of(corpus: Corpus, base: Path) -> np.ndarray:
+def scores_of(corpus: Corpus, retriever: Path) -> np.ndarray:
     """Return the scores of all train and dev queries with all passages, from sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(base), device="cpu")
+    model = SentenceTransformer(str(retriever), device="cpu")
     texts = list(corpus.queries_of("train")["text"]) + list(corpus.queries_of("dev")["text"])
     return model.encode(texts) @ model.encode(passage_texts(corpus)).T
 
@@ -50,10 +42,10 @@ def rows(outputs: dict[str, Path]) -> list[list[int]]:
 
 @pytest.mark.parametrize("margin", [{"margin": "absolute", "absolute_margin": 0.01}, {"margin": "relative"}])
 def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
-    run_step: Run, small_corpus: Path, base: Path, dense: dict[str, Path], margin: dict[str, object]
+    run_step: Run, small_corpus: Path, retriever: Path, dense: dict[str, Path], margin: dict[str, object]
 ) -> None:
     """Scores of all pairs give the expected lists, except close to the limit. Passage n is the positive of query n."""
-    exact = scores_of(Corpus.open(small_corpus), base)
+    exact = scores_of(Corpus.open(small_corpus), retriever)
     made = run_step("mine", dense, negatives_depth=24, range_max=24, precision="fp32", **margin)
     dropped = 0
     for number, row in enumerate(rows(made)):
@@ -69,15 +61,15 @@ def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
 
 
 def test_a_made_query_whose_passage_is_not_found_is_left_out_of_training(
-    run_step: Run, small_corpus: Path, base: Path, tmp_path: Path
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
 ) -> None:
     """Every other train query and all dev queries count as made; passage n is the positive of query n."""
     corpus = corpus_of_made_queries(small_corpus, tmp_path / "made")
     asked = Corpus.open(corpus)
     origins, train = list(asked.queries["origin"]), len(asked.queries_of("train"))
-    inputs = {"corpus": corpus, "retriever": base}
+    inputs = {"corpus": corpus, "retriever": retriever}
     inputs |= {"index": run_step("index", inputs, precision="fp32")["index"]}
-    exact = scores_of(asked, base)
+    exact = scores_of(asked, retriever)
     ranks = [int((row > row[number]).sum()) for number, row in enumerate(exact)]
     depth = sorted(ranks[1:train:2])[2] + 1
     kept = [n for n in range(len(exact)) if n >= train or origins[n] == "source" or ranks[n] < depth]
@@ -136,14 +128,10 @@ def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path)
 
 
 def test_negatives_of_other_retrievers_may_be_mixed_in_but_not_of_other_corpora(
-    run_step: Run, small_corpus: Path, base: Path, dense: dict[str, Path], lexical: Path, tmp_path: Path
+    run_step: Run, small_corpus: Path, retriever: Path, dense: dict[str, Path], lexical: Path, tmp_path: Path
 ) -> None:
-    import shutil
-
-    from stillhouse.core.artifacts import write_manifest
-
     mined = run_step("mine", dense, "first", negatives_depth=4)["negatives"]
-    inputs = {"corpus": small_corpus, "encoder": base, "negatives": lexical}
+    inputs = {"corpus": small_corpus, "encoder": retriever, "negatives": lexical}
     short = {"max_steps": 1, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 4, "learning_rate": 0.01}
     other = run_step("train-retriever", inputs, **short)["retriever"]
     index = run_step("index", {"corpus": small_corpus, "retriever": other}, "other_index")["index"]
@@ -157,14 +145,14 @@ def test_negatives_of_other_retrievers_may_be_mixed_in_but_not_of_other_corpora(
 
 
 @pytest.fixture
-def reranker(base: Path, tmp_path: Path) -> Path:
+def reranker(retriever: Path, tmp_path: Path) -> Path:
     """A cross-encoder with random weights so large that its scores differ."""
     import torch
 
     from stillhouse.models.cross_encoder import CrossEncoder
 
     torch.manual_seed(1)
-    model = CrossEncoder.start(base, 32)
+    model = CrossEncoder.start(retriever, 32)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(10 if parameter.ndim > 1 else 1)
@@ -197,20 +185,11 @@ def test_a_cross_encoder_leaves_out_what_it_finds_as_right_as_the_positive(
 
 def test_a_positive_that_bm25_does_not_find_is_trained_on_all_the_same(run_step: Run, tmp_path: Path) -> None:
     """Query q0 shares no word with its passage, which BM25 cannot find; no other passage has the word of q1."""
-    from stillhouse.core.artifacts import whole_folder, write_manifest
-    from stillhouse.core.context import Context
-    from stillhouse.corpus.store import write_tables
-    from stillhouse.training.group_training import open_samplers
-
     texts = ["red bird", "blue fish", "green tree", "green fish", "one tree"]
-    passages = {"passage_id": [f"p{n}" for n in range(5)], "text": texts, "title": [""] * 5, "section": [""] * 5}
-    passages |= {"article_id": [""] * 5, "position": [0] * 5}
     splits = ["train", "train", "dev"]
     queries = {"query_id": ["q0", "q1", "q2"], "text": ["green tree", "blue", "red fish"], "split": splits}
     qrels = {"query_id": queries["query_id"], "passage_id": ["p0", "p1", "p0"], "relevance": [1] * 3, "split": splits}
-    with whole_folder(tmp_path / "corpus") as staging:
-        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 5})
+    write_passages(tmp_path / "corpus", texts, {"queries": queries, "qrels": qrels})
     made = run_step("bm25", {"corpus": tmp_path / "corpus"})
     negatives, corpus = Negatives.read(made["negatives"]), Corpus.open(tmp_path / "corpus")
     assert [{row for row in rows if row >= 0} for rows in negatives.rows_QD.tolist()] == [{2, 3, 4}, set(), {1, 3}]

@@ -8,17 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exact_ranking import check_search
+from exact_ranking import check_training
 from families import embedding_gemma, leaf, opened, saved, static
 from sentence_transformers import CrossEncoder as Other
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import nn
 
-from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.pair_scores import score_pairs
@@ -52,25 +49,17 @@ def base_model(kind: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_step_runs_from_such_a_model(run_step: Run, small_corpus: Path, kind: str, tmp_path: Path) -> None:
-    corpus, base = {"corpus": small_corpus}, str(base_model(kind, tmp_path))
+    base = str(base_model(kind, tmp_path))
     start = run_step("fetch-model", {}, model=base, query_length=16, passage_length=24)["encoder"]
-    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
-    inputs = {**corpus, "encoder": start, "negatives": negatives}
-    retriever = run_step("train-retriever", inputs, **TUNING)["retriever"]
-    torch.manual_seed(12345)
-    again = run_step("train-retriever", inputs, "again", **TUNING)["retriever"]
-    assert read_manifest(again) == read_manifest(retriever)
-    before, after = (BiEncoder.load(folder).state_dict() for folder in (start, retriever))
+    made = check_training(run_step, small_corpus, start, TUNING, tmp_path)
+    before, after = (BiEncoder.load(folder).state_dict() for folder in (start, made["retriever"]))
     assert any(not before[name].equal(after[name]) for name in before)
-    inputs_of_average = {**corpus, "negatives": negatives, "start": start}
-    mean = run_step("average", {**inputs_of_average, "trained": retriever}, alphas=[0.5])["retriever"]
+    ends = {"start": start, "trained": made["retriever"]}
+    inputs = {"corpus": small_corpus, "negatives": made["negatives"], **ends}
+    mean = run_step("average", inputs, alphas=[0.5])["retriever"]
     middle = BiEncoder.load(mean).state_dict()
     for name, values in before.items():
         torch.testing.assert_close(middle[name], (values + after[name]) / 2, atol=1e-6, rtol=0)
-
-    model = SentenceTransformer(str(retriever), device="cpu")
-    passages_ND = model.encode_document(passage_texts(Corpus.open(small_corpus)))
-    check_search(run_step, small_corpus, retriever, model, passages_ND, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["decoder", "layers after the pooling"])

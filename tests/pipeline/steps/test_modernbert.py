@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,25 +9,18 @@ import numpy as np
 import pytest
 import torch
 from exact_ranking import check_search
+from passage_corpora import losses_of
 from sentence_transformers import CrossEncoder as TheirCrossEncoder
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.models.cross_encoder import CrossEncoder
-from stillhouse.models.encoder import BiEncoder
-from stillhouse.training import loop
 
 Run = Callable[..., dict[str, Path]]
 LENGTHS = {"query_length": 12, "passage_length": 24}
 TUNING = {"epochs": 100.0, "max_steps": 6, "eval_steps": 2, "batch_size": 4, "learning_rate": 3e-3}
 TUNING |= {"negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
-
-
-def losses_of(curves: Path) -> list[float]:
-    with (curves / "curves.csv").open() as file:
-        return [float(row["heldout_loss"]) for row in csv.DictReader(file)]
 
 
 def fetched(run_step: Run, model: Path, **settings: object) -> Path:
@@ -91,29 +83,3 @@ def test_a_cross_encoder_is_trained_and_scores_as_others_do(
     with torch.no_grad():
         own = loaded.eval()(*loaded.pairs(*map(list, zip(*pairs))).batch(range(5), torch.device("cpu")))
     np.testing.assert_allclose(TheirCrossEncoder(str(reranker), device="cpu").predict(pairs), own, atol=1e-5)
-
-
-def test_a_killed_training_resumes_to_the_same_retriever(
-    run_step: Run, uneven_corpus: Path, tiny_modernbert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-    corpus = {"corpus": uneven_corpus}
-    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
-    inputs = {**corpus, "encoder": fetched(run_step, tiny_modernbert), "negatives": negatives}
-    whole = run_step("train-retriever", inputs, "whole", **TUNING)["retriever"]
-    forward, calls = BiEncoder.forward, 0
-
-    def killed(model: BiEncoder, *given: object) -> torch.Tensor:
-        nonlocal calls
-        calls += model.training
-        if calls == 8:
-            raise KeyboardInterrupt
-        return forward(model, *given)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(BiEncoder, "forward", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run_step("train-retriever", inputs, "broken", **TUNING)
-    resumed = run_step("train-retriever", inputs, "broken", **TUNING)["retriever"]
-    assert digest_files(resumed) == digest_files(whole)
-    assert read_manifest(resumed).facts == read_manifest(whole).facts

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from passage_corpora import losses_of, pretrained, tokenized, write_passages
 from torch import Tensor
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from stillhouse.core.artifacts import digest_files, read_manifest, whole_folder, write_manifest
+from stillhouse.core.artifacts import digest_files, read_manifest, write_manifest
 from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.store import write_tables
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.fetch_model import STEP as FETCH
 from stillhouse.pipeline.steps.importance import STEP as IMPORTANCE
@@ -51,21 +51,16 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        tokens = {"tokens": folder / "tokens"}
-        execute(TOKENIZE, TOKENIZE.config(), {"corpus": small_corpus, "tokenizer": tiny_model}, tokens)
-        execute(IMPORTANCE, IMPORTANCE.config(), tokens, {"importance": folder / "importance"})
-        outputs = {"encoder": folder / "head", "curves": folder / "head_curves"}
-        config = build(Config, SHORT | HEAD, "head")
-        execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
+    tokens = {"tokens": tokenized(folder / "tokens", small_corpus, tiny_model)}
+    execute(IMPORTANCE, IMPORTANCE.config(), tokens, {"importance": folder / "importance"})
+    outputs = {"encoder": folder / "head", "curves": folder / "head_curves"}
+    config = build(Config, SHORT | HEAD, "head")
+    execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
     return Prepared(folder, tiny_model)
 
 
 def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
-    config = build(Config, SHORT | settings, "pretraining")
-    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
-    return into / "encoder"
+    return pretrained(inputs, into, SHORT | settings)
 
 
 def test_a_new_head_is_trained_and_beats_the_unigram_baseline(prepared: Prepared) -> None:
@@ -99,24 +94,18 @@ def articles(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("articles")
     words = ["red", "green", "blue", "bird", "fish", "tree", "one", "two", "three"]
     texts = [" ".join(f"the {words[(n + i) % 9]} {words[(2 * n + i) % 9]} sings." for i in range(3)) for n in range(24)]
-    passages = {
-        "passage_id": [f"p{n}" for n in range(24)],
-        "title": ["the tree"] * 24,
-        "text": texts,
-        "article_id": [f"a{n // 3}" for n in range(24)],
-        "section": ["", "more", "more"] * 8,
-        "position": [n % 3 for n in range(24)],
-    }
     both = [(f"a{n}", f"a{m}") for n in range(8) for m in range(8) if n != m]
     links = {"source": [source for source, _ in both], "target": [target for _, target in both]}
-    with whole_folder(folder / "corpus") as staging:
-        write_tables(staging, {"passages": passages, "links": links})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        inputs = {"corpus": folder / "corpus", "tokenizer": tiny_model}
-        execute(TOKENIZE, TOKENIZE.config(), inputs, {"tokens": folder / "tokens"})
-    return folder / "tokens"
+    corpus = write_passages(
+        folder / "corpus",
+        texts,
+        {"links": links},
+        title=["the tree"] * 24,
+        article_id=[f"a{n // 3}" for n in range(24)],
+        section=["", "more", "more"] * 8,
+        position=[n % 3 for n in range(24)],
+    )
+    return tokenized(folder / "tokens", corpus, tiny_model)
 
 
 @pytest.mark.parametrize("objective", ["ict", "bfs", "wlp", "ict+bfs+wlp"])
@@ -127,8 +116,7 @@ def test_pair_tasks_train_a_bare_encoder_and_are_watched(
     settings = {"query_length": 16, "passage_length": 32, "pair_normalize": True, "temperature": 0.1}
     settings |= {"max_steps": 60, "learning_rate": 1e-2, "heldout_fraction": 0.4}
     folder = pretrain(inputs, tmp_path, objective=objective, **settings)
-    with (tmp_path / "curves" / "curves.csv").open() as file:
-        losses = [float(row["heldout_loss"]) for row in csv.DictReader(file)]
+    losses = losses_of(tmp_path / "curves")
     assert min(losses) < losses[0]
     with (tmp_path / "curves" / "signals.csv").open() as file:
         names = {row["signal"] for row in csv.DictReader(file)}

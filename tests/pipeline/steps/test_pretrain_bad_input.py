@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from passage_corpora import pretrained, tokenized, write_passages
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from stillhouse.core.artifacts import whole_folder, write_manifest
-from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.store import write_tables
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.importance import STEP as IMPORTANCE
-from stillhouse.pipeline.steps.pretrain import STEP, Config
-from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import NAMES, find_objective
 from stillhouse.training import loop
@@ -32,30 +27,6 @@ NOTHING = ["zebra qqq zzz", "[MASK] [SEP]"]
 """Unknown words, and special tokens spelled out in a text: nothing in them can be predicted."""
 SHORT = {"max_steps": 3, "eval_steps": 3, "batch_size": 6, "max_length": 16, "precision": "fp32", "epochs": 50.0}
 SHORT |= {"heldout_fraction": 0.3, "learning_rate": 1e-3}
-
-
-def write_corpus(folder: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
-    """Write a corpus folder of passages without titles, articles and links, unless `changes` gives these columns."""
-    count = len(texts)
-    columns: dict[str, list[Any]] = {
-        "passage_id": [f"p{n}" for n in range(count)],
-        "title": [""] * count,
-        "text": list(texts),
-        "article_id": [""] * count,
-        "section": [""] * count,
-        "position": [0] * count,
-    }
-    with whole_folder(folder) as staging:
-        write_tables(staging, {"passages": columns | changes})
-        write_manifest(staging, "ingest", {}, {}, {"passages": count})
-    return folder
-
-
-def tokenized(folder: Path, tokenizer: Path, texts: Sequence[str], **changes: list[Any]) -> Path:
-    """Write the tokens of such a corpus to `folder`."""
-    corpus = write_corpus(folder.parent / f"{folder.name}_corpus", texts, **changes)
-    execute(TOKENIZE, TOKENIZE.config(), {"corpus": corpus, "tokenizer": tokenizer}, {"tokens": folder})
-    return folder
 
 
 def with_head(bare: Path, folder: Path) -> Path:
@@ -85,20 +56,17 @@ class Prepared:
 @pytest.fixture(scope="module")
 def prepared(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("odd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        odd = tokenized(folder / "tokens", tiny_model, [*ONE_TOKEN, *ORDINARY, *NOTHING])
-        plain = tokenized(folder / "plain", tiny_model, ORDINARY[::-1])
-        for tokens, name in ((odd, "importance"), (plain, "plain_importance")):
-            execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": tokens}, {"importance": folder / name})
+    odd_corpus = write_passages(folder / "odd_corpus", [*ONE_TOKEN, *ORDINARY, *NOTHING])
+    odd = tokenized(folder / "tokens", odd_corpus, tiny_model)
+    plain = tokenized(folder / "plain", write_passages(folder / "plain_corpus", ORDINARY[::-1]), tiny_model)
+    for tokens, name in ((odd, "importance"), (plain, "plain_importance")):
+        execute(IMPORTANCE, IMPORTANCE.config(), {"tokens": tokens}, {"importance": folder / name})
     model = with_head(tiny_model, folder / "model")
     return Prepared(odd, folder / "importance", plain, folder / "plain_importance", model, tiny_model)
 
 
 def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
-    config = build(Config, SHORT | settings, "pretraining")
-    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
-    return into / "encoder"
+    return pretrained(inputs, into, SHORT | settings)
 
 
 @pytest.fixture
@@ -129,23 +97,6 @@ def test_importance_of_another_corpus(prepared: Prepared, tmp_path: Path, object
         pretrain(without, tmp_path, **settings)
 
 
-@pytest.mark.usefixtures("no_training")
-@pytest.mark.parametrize("objective", [name for name in NAMES if find_objective(name).needs_generator])
-def test_a_generator_of_another_vocabulary_or_none(prepared: Prepared, tmp_path: Path, objective: str) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(prepared.model, other)
-    content = json.loads((other / "tokenizer.json").read_text())
-    vocabulary = content["model"]["vocab"]
-    vocabulary["red"], vocabulary["green"] = vocabulary["green"], vocabulary["red"]
-    (other / "tokenizer.json").write_text(json.dumps(content))
-    message = "generator has a different vocabulary from the tokens; run `stillhouse tokenize`"
-    refused(prepared, tmp_path, message, {"objective": objective}, generator=other)
-    without = prepared.inputs()
-    del without["generator"]
-    with pytest.raises(InputError, match="needs the input generator"):
-        pretrain(without, tmp_path, objective=objective)
-
-
 ARTICLES: dict[str, list[Any]] = {
     "article_id": [f"a{n // 3}" for n in range(12)],
     "position": [n % 3 for n in range(12)],
@@ -169,7 +120,8 @@ NO_PAIRS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
 def test_pair_tasks_on_a_corpus_that_has_no_such_pairs(prepared: Prepared, tmp_path: Path, case: str) -> None:
     objective, changes, message = NO_PAIRS[case]
     texts = [f"{text}. the fish swims." for text in ORDINARY] if "ict+" in objective else ORDINARY
-    tokens = tokenized(tmp_path / "tokens", prepared.bare, texts, **changes)
+    corpus = write_passages(tmp_path / "corpus", texts, **changes)
+    tokens = tokenized(tmp_path / "tokens", corpus, prepared.bare)
     settings = {"objective": objective, "query_length": 16, "passage_length": 32}
     with pytest.raises(InputError, match=message) as caught:
         pretrain({"tokens": tokens, "init": prepared.bare}, tmp_path, **settings)

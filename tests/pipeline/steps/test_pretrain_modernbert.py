@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from passage_corpora import losses_of, pretrained, tokenized
 from torch import Tensor
 
-from stillhouse.core.config import build
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.importance import STEP as IMPORTANCE
-from stillhouse.pipeline.steps.pretrain import STEP, Config
-from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import NAMES
 
@@ -25,26 +22,17 @@ SHORT |= {"heldout_fraction": 0.25, "precision": "fp32", "signals": False}
 
 
 def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
-    outputs = {"encoder": into / "encoder", "curves": into / "curves"}
-    execute(STEP, build(Config, SHORT | settings, "pretraining"), inputs, outputs)
-    return outputs["encoder"]
-
-
-def losses_of(folder: Path) -> list[float]:
-    with (folder / "curves" / "curves.csv").open() as file:
-        return [float(row["heldout_loss"]) for row in csv.DictReader(file)]
+    return pretrained(inputs, into, SHORT | settings)
 
 
 @pytest.fixture(scope="module")
 def inputs(uneven_corpus: Path, tiny_modernbert: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the inputs of `pretrain`. The base model, which is also the generator, has a trained head."""
     folder = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        tokens, importance = {"tokens": folder / "tokens"}, {"importance": folder / "importance"}
-        execute(TOKENIZE, TOKENIZE.config(), {"corpus": uneven_corpus, "tokenizer": tiny_modernbert}, tokens)
-        execute(IMPORTANCE, IMPORTANCE.config(), tokens, importance)
-        head = pretrain(tokens | {"init": tiny_modernbert}, folder / "head", **HEAD)
+    tokens = {"tokens": tokenized(folder / "tokens", uneven_corpus, tiny_modernbert)}
+    importance = {"importance": folder / "importance"}
+    execute(IMPORTANCE, IMPORTANCE.config(), tokens, importance)
+    head = pretrain(tokens | {"init": tiny_modernbert}, folder / "head", **HEAD)
     return tokens | importance | {"init": head, "generator": head}
 
 
@@ -71,6 +59,6 @@ def test_every_objective_learns_and_padding_changes_nothing(
     pretrain(inputs, tmp_path / "kept", padding="kept", last_step=3, **settings)
     pretrain(inputs, tmp_path / "auto", **settings)
     assert gradients and all(gradients)
-    losses = losses_of(tmp_path / "auto")
+    losses = losses_of(tmp_path / "auto" / "curves")
     assert min(losses) < losses[0]
-    np.testing.assert_allclose(losses_of(tmp_path / "kept"), losses[:2], rtol=1e-4)
+    np.testing.assert_allclose(losses_of(tmp_path / "kept" / "curves"), losses[:2], rtol=1e-4)

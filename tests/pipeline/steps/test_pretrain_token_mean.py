@@ -7,15 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from passage_corpora import pretrained, tokenized, write_passages
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from stillhouse.core.artifacts import whole_folder, write_manifest
-from stillhouse.core.config import build
-from stillhouse.corpus.store import write_tables
-from stillhouse.pipeline.steps.execute import execute
-from stillhouse.pipeline.steps.pretrain import STEP, Config
-from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.pretraining import heldout
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.model import BottleneckPretraining
@@ -38,24 +33,11 @@ def inputs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     folder = tmp_path_factory.mktemp("token_mean")
     lengths = [2 + (7 * n * n + 3 * n) % 27 for n in range(PASSAGES)]
     words = ["red", "bird", "sings", "the", "green", "tree", "grows"]
-    passages = {
-        "passage_id": [f"p{n}" for n in range(PASSAGES)],
-        "title": [""] * PASSAGES,
-        "text": [" ".join(words[(n + i) % 7] for i in range(length)) for n, length in enumerate(lengths)],
-        "article_id": [f"a{n}" for n in range(PASSAGES)],
-        "section": [""] * PASSAGES,
-        "position": [0] * PASSAGES,
-    }
-    with whole_folder(folder / "corpus") as staging:
-        write_tables(staging, {"passages": passages})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 24})
+    texts = [" ".join(words[(n + i) % 7] for i in range(length)) for n, length in enumerate(lengths)]
+    corpus = write_passages(folder / "corpus", texts, article_id=[f"a{n}" for n in range(PASSAGES)])
     AutoModelForMaskedLM.from_pretrained(tiny_model).save_pretrained(folder / "model")
     AutoTokenizer.from_pretrained(tiny_model).save_pretrained(folder / "model")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        given = {"corpus": folder / "corpus", "tokenizer": folder / "model"}
-        execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
-    return {"tokens": folder / "tokens", "init": folder / "model"}
+    return {"tokens": tokenized(folder / "tokens", corpus, folder / "model"), "init": folder / "model"}
 
 
 @pytest.fixture
@@ -96,9 +78,8 @@ def test_a_loss_is_the_mean_over_the_tokens_of_all_parts(
 ) -> None:
     """A batch has parts of 3, 3 and 2 passages, and held-out batches have 4. The bags of `bow` count per passage."""
     monkeypatch.setattr(heldout, "HELDOUT_BATCH", 4)
-    config = build(Config, SETTINGS | {"objective": objective, "gradient_accumulation_steps": 3}, "token_mean")
     given = inputs | ({"generator": inputs["init"]} if objective == "simlm" else {})
-    execute(STEP, config, given, {"encoder": tmp_path / "encoder", "curves": tmp_path / "curves"})
+    pretrained(given, tmp_path, SETTINGS | {"objective": objective, "gradient_accumulation_steps": 3})
     with (tmp_path / "curves" / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
     training = [terms for trains, terms in seen if trains]

@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from passage_corpora import pretrained, tokenized
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
 from stillhouse.core.artifacts import digest_files
-from stillhouse.core.config import build
-from stillhouse.pipeline.steps.execute import execute
-from stillhouse.pipeline.steps.pretrain import STEP, Config
-from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.training import loop
 
@@ -27,20 +24,13 @@ SCHEDULES = {"bag_weight_end": 0.1, "bucket_steps": 4, "gradient_accumulation_st
 @pytest.fixture(scope="module")
 def inputs(small_corpus: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("watched")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STILLHOUSE_WORK", str(folder / "work"))
-        given = {"corpus": small_corpus, "tokenizer": tiny_model}
-        execute(TOKENIZE, TOKENIZE.config(), given, {"tokens": folder / "tokens"})
-        config = build(Config, SHORT | {"objective": "mlm", "max_steps": 80, "learning_rate": 0.03}, "head")
-        outputs = {"encoder": folder / "head", "curves": folder / "curves"}
-        execute(STEP, config, {"tokens": folder / "tokens", "init": tiny_model}, outputs)
-    return {"tokens": folder / "tokens", "init": folder / "head"}
+    tokens = tokenized(folder / "tokens", small_corpus, tiny_model)
+    head = {"objective": "mlm", "max_steps": 80, "learning_rate": 0.03}
+    return {"tokens": tokens, "init": pretrain({"tokens": tokens, "init": tiny_model}, folder, **head)}
 
 
 def pretrain(inputs: dict[str, Path], into: Path, **settings: Any) -> Path:
-    config = build(Config, SHORT | settings, "pretraining")
-    execute(STEP, config, inputs, {"encoder": into / "encoder", "curves": into / "curves"})
-    return into / "encoder"
+    return pretrained(inputs, into, SHORT | settings)
 
 
 def test_signals_change_nothing(inputs: dict[str, Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,12 +31,6 @@ SHORT = {
 
 
 @pytest.fixture
-def base(run_step: Run, tiny_model: Path) -> Path:
-    settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
-    return run_step("fetch-model", {}, **settings)["encoder"]
-
-
-@pytest.fixture
 def lexical(run_step: Run, small_corpus: Path) -> dict[str, Path]:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)
 
@@ -49,8 +44,6 @@ def test_bm25_is_robertson_and_sparck_jones_written_out(run_step: Run, small_cor
     """This is Lucene's BM25 with k1 1.5 and b 0.75, one word at a time, over the words that bm25s keeps."""
     import bm25s
     import Stemmer
-
-    from stillhouse.corpus.store import passage_texts
 
     corpus = Corpus.open(small_corpus)
     stemmer = Stemmer.Stemmer("english")
@@ -76,13 +69,11 @@ def test_bm25_is_robertson_and_sparck_jones_written_out(run_step: Run, small_cor
 
 
 def test_mined_negatives_are_the_index_ranking_without_the_positives(
-    run_step: Run, small_corpus: Path, base: Path
+    run_step: Run, small_corpus: Path, dense: dict[str, Path]
 ) -> None:
-    index = run_step("index", {"corpus": small_corpus, "retriever": base}, precision="fp32")["index"]
-    inputs = {"corpus": small_corpus, "retriever": base, "index": index}
-    mined = Negatives.read(run_step("mine", inputs, negatives_depth=6, precision="fp32")["negatives"])
+    mined = Negatives.read(run_step("mine", dense, negatives_depth=6, precision="fp32")["negatives"])
     assert list(mined.queries["split"]) == ["train"] * 12 + ["dev"] * 6 and mined.rows_QD.shape == (18, 6)
-    run = read_run(run_step("retrieve", inputs, depth=7, precision="fp32")["run"] / "dev.trec")
+    run = read_run(run_step("retrieve", dense, depth=7, precision="fp32")["run"] / "dev.trec")
     corpus = Corpus.open(small_corpus)
     for number, query_id in enumerate(mined.queries["query_id"][12:], 12):
         ranked = corpus.rows_of(run[run["query_id"] == query_id]["passage_id"])
@@ -90,30 +81,14 @@ def test_mined_negatives_are_the_index_ranking_without_the_positives(
         assert mined.rows_QD[number].tolist() == [row for row in ranked if row not in own][:6]
 
 
-def test_index_scores_are_the_inner_products(run_step: Run, small_corpus: Path, base: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    from stillhouse.corpus.store import passage_texts
-
-    index = run_step("index", {"corpus": small_corpus, "retriever": base}, precision="fp32")["index"]
-    inputs = {"corpus": small_corpus, "retriever": base, "index": index}
-    run = read_run(run_step("retrieve", inputs, depth=30, precision="fp32")["run"] / "test.trec")
-    corpus, model = Corpus.open(small_corpus), SentenceTransformer(str(base), device="cpu")
-    queries = corpus.queries_of("test")
-    exact = model.encode(list(queries["text"])) @ model.encode(passage_texts(corpus)).T
-    for query, scores in zip(queries["query_id"], exact):
-        found = run[run["query_id"] == query]
-        assert len(found) == 24 and np.allclose(found["score"], np.sort(scores)[::-1], atol=1e-5)
-
-
 def test_three_stages_end_in_a_distilled_retriever(
-    run_step: Run, small_corpus: Path, base: Path, lexical: dict[str, Path]
+    run_step: Run, small_corpus: Path, retriever: Path, lexical: dict[str, Path]
 ) -> None:
     corpus = {"corpus": small_corpus}
-    first = train(run_step, small_corpus, base, lexical["negatives"], "r1")
+    first = train(run_step, small_corpus, retriever, lexical["negatives"], "r1")
     index = run_step("index", {**corpus, "retriever": first})["index"]
     negatives = run_step("mine", {**corpus, "retriever": first, "index": index}, negatives_depth=6)["negatives"]
-    inputs = {**corpus, "negatives": negatives, "init": base}
+    inputs = {**corpus, "negatives": negatives, "init": retriever}
     reranker = run_step("train-reranker", inputs, max_length=32, **SHORT)["reranker"]
     teacher = run_step("score-pairs", {**corpus, "negatives": negatives, "reranker": reranker}, depth=4)["teacher"]
     scores = Teacher.read(teacher)
@@ -121,7 +96,7 @@ def test_three_stages_end_in_a_distilled_retriever(
     assert not np.isnan(scores.negative_scores_QD[:, :4]).any()
     assert np.isnan(scores.negative_scores_QD[of_train, 4:]).all()
     assert not np.isnan(scores.negative_scores_QD[~of_train]).any(), "of dev queries, all that were mined"
-    inputs = {**corpus, "encoder": base, "negatives": negatives, "teacher": teacher}
+    inputs = {**corpus, "encoder": retriever, "negatives": negatives, "teacher": teacher}
     outputs = run_step("train-retriever", inputs, "distilled", **SHORT)
     curves = (outputs["curves"] / "curves.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in curves] == ["step", "0", "1", "2"]
@@ -144,28 +119,13 @@ def test_three_stages_end_in_a_distilled_retriever(
 
 
 def test_negatives_of_another_corpus_are_refused(
-    run_step: Run, small_corpus: Path, base: Path, lexical: dict[str, Path], tmp_path: Path
+    run_step: Run, small_corpus: Path, retriever: Path, lexical: dict[str, Path], tmp_path: Path
 ) -> None:
-    import shutil
-
-    from stillhouse.core.artifacts import write_manifest
-
     other = tmp_path / "other"
     shutil.copytree(small_corpus, other)
     write_manifest(other, "ingest", {}, {}, {"passages": 24, "changed": True})
     with pytest.raises(InputError, match="--negatives was made from another corpus"):
-        train(run_step, other, base, lexical["negatives"], "refused")
-
-
-def test_a_corpus_that_failed_validation_is_refused(run_step: Run, small_corpus: Path, tmp_path: Path) -> None:
-    from stillhouse.core.errors import ValidationFailed
-
-    with pytest.raises(ValidationFailed):
-        run_step("validate", {"corpus": small_corpus}, min_passages=1000)
-    verdict = tmp_path / "validate" / "validation"
-    assert (verdict / "report.html").is_file()
-    with pytest.raises(InputError, match="did not pass validation"):
-        run_step("bm25", {"corpus": small_corpus, "validation": verdict})
+        train(run_step, other, retriever, lexical["negatives"], "refused")
 
 
 def test_questions_of_one_split_do_not_get_the_scores_of_another(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from indexed_corpora import FP32, Run
+from read_files import noted_reads
 from silence import slow, talk_soon
 
 from stillhouse import cli
@@ -28,16 +29,8 @@ def words(run_step: Run, small_corpus: Path, retriever: Path) -> list[str]:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    names: list[str] = []
-
-    def counted(path: Path) -> str:
-        names.append(path.name)
-        return digest_file(path)
-
-    monkeypatch.setattr(file_stamps, "digest_file", counted)
-    monkeypatch.setattr(file_stamps, "SETTLED", -1.0)  # files that the test has just made count as settled
-    time.sleep(0.02)
-    return names
+    time.sleep(0.02)  # a tick of the clock
+    return noted_reads(monkeypatch)
 
 
 def damaged(path: Path) -> None:

@@ -76,20 +76,18 @@ def versions(
             passages[["title", "text"]] = passages[["title", "text"]].to_numpy()[::-1]
         corpus = write_corpus(root / "corpus", {"passages": pd.DataFrame(passages)})
         settings = {"model": str(tiny_model), "pooling": "mean", "query_length": 16, "passage_length": 24}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("STILLHOUSE_WORK", str(root / "work"))
-            run = runs_of_steps(root / "steps")
-            encoder = run("fetch-model", {}, **settings)["encoder"]
-            with torch.no_grad():
-                model = BiEncoder.load(encoder)
-                torch.manual_seed(number)
-                for weights in model.parameters():
-                    weights += 0.1 * number * torch.randn_like(weights)
-            with whole_folder(root / "retriever") as staging:
-                model.save(staging)
-                if number:  # our own model folders are read in another way than those of others
-                    write_manifest(staging, "train-retriever", {}, {}, {})
-            index = run("index", {"corpus": corpus, "retriever": root / "retriever"}, **FP32)["index"]
+        run = runs_of_steps(root / "steps")
+        encoder = run("fetch-model", {}, **settings)["encoder"]
+        with torch.no_grad():
+            model = BiEncoder.load(encoder)
+            torch.manual_seed(number)
+            for weights in model.parameters():
+                weights += 0.1 * number * torch.randn_like(weights)
+        with whole_folder(root / "retriever") as staging:
+            model.save(staging)
+            if number:  # our own model folders are read in another way than those of others
+                write_manifest(staging, "train-retriever", {}, {}, {})
+        index = run("index", {"corpus": corpus, "retriever": root / "retriever"}, **FP32)["index"]
         shutil.copytree(index, root / "index")
         made.append(root)
     return made

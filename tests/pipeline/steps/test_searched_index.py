@@ -73,9 +73,8 @@ def test_a_model_of_another_width_is_refused_before_the_search(
         Searcher(small_corpus, retriever, index, Context(tmp_path, "cpu", quiet=True))
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivfsq8", "sq8", "hnsw", "binary_rescored"])
 def test_a_query_tower_that_computes_nan_is_refused(
-    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path, kind: str
+    run_step: Run, small_corpus: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """Otherwise the recall of such an index would be 0, which looks like a valid figure."""
     encoder = BiEncoder.load(tiny_model, towers="separate")
@@ -86,4 +85,4 @@ def test_a_query_tower_that_computes_nan_is_refused(
     encoder.save(broken)
     inputs = {"corpus": small_corpus, "retriever": broken}
     with pytest.raises(InputError, match=r"query/model.safetensors: weights of .* are NaN"):
-        run_step("index", inputs, kind=kind, **FP32)
+        run_step("index", inputs, kind="hnsw", **FP32)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from beir_source import write_beir
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus, passage_texts
@@ -16,23 +16,13 @@ from stillhouse.pipeline.steps.execute import execute
 READ = {"space": "red bird", "colon": "red: bird", "line": "red\nbird", "sep": "red\x1fbird", "left_out": "bird"}
 
 
-@pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-
-
 def ingested(folder: Path, titles: str) -> Path:
-    source = folder / "source"
-    (source / "qrels").mkdir(parents=True)
     rows = [
         {"_id": "a", "title": "red", "text": "bird"},
         {"_id": "b", "text": "red fish"},
         {"_id": "c", "text": "tree"},
     ]
-    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    queries = [{"_id": "q", "text": "red"}, {"_id": "r", "text": "fish"}]
-    (source / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
-    (source / "qrels" / "test.tsv").write_text("q\ta\t1\nr\tb\t1\n")
+    source = write_beir(folder / "source", rows, {"q": "red", "r": "fish"}, test=[("q", "a"), ("r", "b")])
     config = ingest.Config(source=str(source), titles=titles, queries="source")
     execute(ingest.STEP, config, {}, {"corpus": folder / "corpus"})
     return folder / "corpus"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from passage_corpora import write_passages
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from stillhouse.core.artifacts import read_manifest, write_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.store import write_tables
 from stillhouse.pipeline.steps import tokenize
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.tokenize import STEP, Config
@@ -30,26 +30,15 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def corpus(folder: Path, texts: list[str]) -> Path:
-    folder.mkdir()
-    count = len(texts)
-    passages = {
-        "passage_id": [str(i) for i in range(count)],
-        "title": ["pot", *[""] * (count - 1)][:count],
-        "text": texts,
-        "article_id": ["a"] * count,
-        "section": [""] * count,
-        "position": list(range(count)),
-    }
-    write_tables(folder, {"passages": passages})
-    write_manifest(folder, "ingest", {}, {}, {})
-    return folder
+    return write_passages(
+        folder, texts, title=["pot", *[""] * len(texts)][: len(texts)], position=list(range(len(texts)))
+    )
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 2048])
 def test_writes_the_token_arrays(
     tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     monkeypatch.setattr(tokenize, "TEXTS_AT_ONCE", at_once)
     inputs = {"corpus": corpus(tmp_path / "corpus", ["stills rye", "", "rye rye"]), "tokenizer": tokenizer_folder}
     execute(STEP, Config(max_length=5), inputs, {"tokens": tmp_path / "tokens"})
@@ -71,7 +60,6 @@ def test_writes_the_token_arrays(
 def test_refuses_a_corpus_without_passages(
     tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     inputs = {"corpus": corpus(tmp_path / "corpus", []), "tokenizer": tokenizer_folder}
     with pytest.raises(InputError, match="stillhouse ingest"):
         execute(STEP, Config(), inputs, {"tokens": tmp_path / "tokens"})

@@ -7,12 +7,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-import torch
-from exact_ranking import check_search
-from sentence_transformers import SentenceTransformer
+from exact_ranking import check_training
+from passage_corpora import write_passages
 
-from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
-from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.towers import BagOfWordsTower
 from stillhouse.training import loop
@@ -48,22 +45,15 @@ def two_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a corpus of 18 passages of two sentences, with one query for each passage."""
     kinds = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one", "two"]))
     names = [f"{number}" for number in range(18)]
-    passages = {
-        "passage_id": names,
-        "title": [f"{colour} {thing}" for colour, thing, _ in kinds],
-        "text": [f"The {c} {t} {n} sings and grows in the tree. The {n} {t} swims and grows." for c, t, n in kinds],
-        "article_id": names,
-        "section": [""] * 18,
-        "position": [0] * 18,
-    }
+    texts = [f"The {c} {t} {n} sings and grows in the tree. The {n} {t} swims and grows." for c, t, n in kinds]
+    titles = [f"{colour} {thing}" for colour, thing, _ in kinds]
     splits = ["train"] * 10 + ["dev"] * 4 + ["test"] * 4
     queries = {"query_id": names, "text": [f"where does the {c} {t} {n} sing" for c, t, n in kinds], "split": splits}
     qrels = {"query_id": names, "passage_id": names, "relevance": [1] * 18, "split": splits}
-    folder = tmp_path_factory.mktemp("two") / "corpus"
-    with whole_folder(folder) as staging:
-        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels})
-        write_manifest(staging, "ingest", {}, {}, {"passages": 18})
-    return folder
+    tables = {"queries": queries, "qrels": qrels}
+    return write_passages(
+        tmp_path_factory.mktemp("two") / "corpus", texts, tables, passage_id=names, title=titles, article_id=names
+    )
 
 
 @pytest.fixture
@@ -79,20 +69,11 @@ def pretrained(run_step: Run, two_sentences: Path, tiny_model: Path) -> Callable
 def test_every_later_step_runs_on_what_pair_tasks_made(
     run_step: Run, two_sentences: Path, pretrained: Callable[[str], Path], kind: str, tmp_path: Path
 ) -> None:
-    corpus, start = {"corpus": two_sentences}, pretrained(kind)
-    negatives = run_step("bm25", corpus, negatives_depth=5)["negatives"]
-    inputs = {**corpus, "encoder": start, "negatives": negatives}
-    retriever = run_step("train-retriever", inputs, **TUNING)["retriever"]
-    torch.manual_seed(12345)
-    again = run_step("train-retriever", inputs, "again", **TUNING)["retriever"]
-    assert read_manifest(again) == read_manifest(retriever)
-    before, after = (BiEncoder.load(folder).state_dict() for folder in (start, retriever))
+    start = pretrained(kind)
+    made = check_training(run_step, two_sentences, start, TUNING, tmp_path)
+    before, after = (BiEncoder.load(folder).state_dict() for folder in (start, made["retriever"]))
     assert not [name for name in before if before[name].equal(after[name]) and ".pooler." not in name]
-
-    model = SentenceTransformer(str(retriever), device="cpu")
-    passages_ND = model.encode_document(passage_texts(Corpus.open(two_sentences)))
-    index = check_search(run_step, two_sentences, retriever, model, passages_ND, tmp_path)
-    found = {**corpus, "retriever": retriever, "index": index}
+    found = {"corpus": two_sentences, "retriever": made["retriever"], "index": made["index"]}
     mined = Negatives.read(run_step("mine", found, negatives_depth=4, precision="fp32")["negatives"])
     assert mined.rows_QD.shape == (14, 4)
 

@@ -11,11 +11,13 @@ import ir_measures
 import numpy as np
 import pandas as pd
 import pytest
+from beir_source import write_beir
+from passage_corpora import write_passages
 
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.runs import write_run
 
 Run = Callable[..., dict[str, Path]]
@@ -39,13 +41,8 @@ def write_articles(folder: Path, articles: int = 20, sections: int = 2) -> Path:
 
 
 def write_labels(folder: Path, split: str = "test", passage: str = "a{}#1") -> Path:
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": f"q{n}", "text": f"who asks {n}"}) + "\n" for n in range(5))
-    )
-    rows = "".join(f"q{n}\t{passage.format(n)}\t1\n" for n in range(5))
-    (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
-    return folder
+    judged = {split: [(f"q{n}", passage.format(n)) for n in range(5)]}
+    return write_beir(folder, (), [f"who asks {n}" for n in range(5)], **judged)
 
 
 def facts(folder: Path) -> dict:
@@ -136,24 +133,15 @@ def test_the_passage_that_a_query_was_taken_from_is_left_out_of_its_ranking(tmp_
         "labelled": ("source", "", "p1", 2),
     }
     folder = tmp_path / "corpus"
-    with whole_folder(folder) as staging:
-        columns = {"title": [""] * 4, "text": passages, "article_id": passages, "section": [""] * 4}
-        qrels = {"query_id": list(cases), "passage_id": [case[2] for case in cases.values()], "relevance": [1] * 5}
-        queries = {
-            "query_id": list(cases),
-            "text": list(cases),
-            "origin": [case[0] for case in cases.values()],
-            "taken_from": [case[1] for case in cases.values()],
-        }
-        write_tables(
-            staging,
-            {
-                "passages": {"passage_id": passages, "position": [0] * 4} | columns,
-                "queries": queries | {"split": ["test"] * 5},
-                "qrels": qrels | {"split": ["test"] * 5},
-            },
-        )
-        write_manifest(staging, "ingest", {}, {}, {})
+    qrels = {"query_id": list(cases), "passage_id": [case[2] for case in cases.values()], "relevance": [1] * 5}
+    queries = {
+        "query_id": list(cases),
+        "text": list(cases),
+        "origin": [case[0] for case in cases.values()],
+        "taken_from": [case[1] for case in cases.values()],
+    }
+    tables = {"queries": queries | {"split": ["test"] * 5}, "qrels": qrels | {"split": ["test"] * 5}}
+    write_passages(folder, passages, tables, article_id=passages)
     run = tmp_path / "run"
     with whole_folder(run) as staging:
         order, scores = np.tile(np.arange(4, dtype=np.int32), (5, 1)), np.tile(-np.arange(4, dtype=np.float32), (5, 1))

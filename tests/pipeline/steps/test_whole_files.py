@@ -6,38 +6,27 @@ import errno
 import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stillhouse.kubeflow.pods.run_control import report_end
 from stillhouse.pipeline.steps.execute import write_metrics, write_report
 from stillhouse.pipeline.steps.spec import Report
 
 
-def _end(path: Path, text: str) -> None:
-    report_end(text, "run-1", "SUCCEEDED", None, str(path), str(path.with_name("metrics")))
-
-
-WRITERS: dict[str, Callable[[Path, str], None]] = {
-    "figures": lambda path, text: write_metrics(path, {text: 1.0}),
-    "a report": lambda path, text: write_report(path, Report(text)),
-    "the end of a run": _end,
-}
-"""Functions that write each kind of single file with a text in it."""
-
-
 @pytest.mark.parametrize("existing", [False, True])
 @pytest.mark.parametrize("moment", ["in the middle", "before the rename"])
-@pytest.mark.parametrize("kind", WRITERS)
 def test_a_disk_that_fills_up_leaves_the_old_file_or_none(
-    kind: str, moment: str, existing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moment: str, existing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, write = tmp_path / "made" / "file", WRITERS[kind]
+    path = tmp_path / "made" / "file"
+
+    def write(text: str) -> None:
+        write_report(path, Report(text))
+
     if existing:
-        write(path, "old")
+        write("old")
     before = path.read_bytes() if existing else None
 
     def full(*words: Any) -> None:
@@ -59,10 +48,10 @@ def test_a_disk_that_fills_up_leaves_the_old_file_or_none(
         else:
             patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            write(path, "new")
+            write("new")
     assert (path.read_bytes() if path.exists() else None) == before
     assert not list(path.parent.glob(".*"))
-    write(path, "new")
+    write("new")
     assert "new" in path.read_text() and not list(path.parent.glob(".*"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import shutil
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from beir_source import write_beir
 
 from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.core.config import setting
@@ -57,16 +57,8 @@ execute(ingest.STEP, ingest.Config(source=source), {}, {"corpus": Path(output)})
 """
 
 
-@pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
-
-
 def write_source(folder: Path, passages: int) -> Path:
-    folder.mkdir(exist_ok=True)
-    rows = (json.dumps({"_id": f"p{i}", "text": f"text {i}"}) + "\n" for i in range(passages))
-    (folder / "corpus.jsonl").write_text("".join(rows))
-    return folder
+    return write_beir(folder, [f"text {i}" for i in range(passages)])
 
 
 def run(source: Path, output: Path) -> None:
@@ -250,7 +242,7 @@ def test_a_new_output_is_never_beside_an_old_one(
     assert len(set(there().values())) <= 1 and there().items() >= left.items()
     execute(PAIR, Text(text="new"), {}, outputs)
     assert there() == {"one": "new", "two": "new"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two", "work"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
 
 
 def test_a_foreign_file_in_an_output_is_neither_read_nor_lost(tmp_path: Path) -> None:

@@ -58,9 +58,11 @@ def test_an_objective_pre_trains(small_corpus: Path, tiny_model: Path, monkeypat
     row = executed(OBJECTIVE)["bow_bert"]
     monkeypatch.setattr(objectives, "TABLE", (*objectives.TABLE, row))
     tokens = stillhouse.tokenize(small_corpus, tiny_model, "tokens", max_length=32)
-    config = pretrain.Config(objective="bow_bert", max_steps=2, batch_size=4, max_length=32)
+    few = {"max_steps": 2, "batch_size": 4, "max_length": 32}
+    head = stillhouse.pretrain(tokens, tiny_model, "head", objective="mlm", trainable="head", **few)
+    config = pretrain.Config(objective="bow_bert", **few)
     outputs = {port.name: Path("pretrained", port.name) for port in pretrain.STEP.outputs}
-    report = execute(pretrain.STEP, config, {"tokens": tokens.folder, "init": tiny_model}, outputs)
+    report = execute(pretrain.STEP, config, {"tokens": tokens.folder, "init": head.folder}, outputs)
     assert "bow_bert, 2 steps" in report.summary
 
 

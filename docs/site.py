@@ -14,6 +14,7 @@ from stillhouse.pipeline.step_command import describe, own_first
 from stillhouse.pipeline.steps.registry import steps
 from stillhouse.pipeline.steps.spec import Step
 
+REPOSITORY = "https://github.com/stillhouse/stillhouse"
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
 DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -46,10 +47,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         uri = target.removeprefix("docs/")
         if files.get_file_from_path(uri):
             return os.path.relpath(uri, here)
-        return f"{config.repo_url}/blob/main/{target}" if (ROOT / target).exists() else found[1]
+        return f"{REPOSITORY}/blob/main/{target}" if (ROOT / target).exists() else found[1]
 
-    drawn = DIAGRAM.sub(lambda found: f'<div class="diagram">{mmdr.render(found[1]).svg()}</div>', markdown)
+    drawn = DIAGRAM.sub(lambda found: f'<div class="diagram">{picture(found[1])}</div>', markdown)
     return LINK.sub(moved, drawn)
+
+
+def picture(diagram: str) -> str:
+    """A diagram as SVG that is not scaled down until nobody can read it: a wide one scrolls."""
+    svg = mmdr.render(diagram).svg()
+    width, *_ = re.findall(r"max-width:([\d.]+)px", svg)
+    return svg.replace('width="100%"', f'width="{min(float(width), max(760, 0.65 * float(width))):.0f}"', 1)
 
 
 def address(step: str) -> str:

@@ -72,9 +72,9 @@ def bottleneck(passage: str, vector_D: np.ndarray) -> None:
         axes.text(0, 0.95, masked(share), va="top", family="monospace", fontsize=7)
     middle.imshow(vector_D.reshape(-1, 1), aspect="auto", cmap="BrBG", interpolation="nearest")
     middle.set(xticks=[], yticks=[], title=f"one vector\n{len(vector_D)} numbers")
-    for x in (-0.9, 1.1):
+    for x in (-0.75, 1.1):
         middle.annotate(
-            "", (x + 0.8, 0.5), (x, 0.5), xycoords="axes fraction", arrowprops={"arrowstyle": "->", "color": WRONG}
+            "", (x + 0.6, 0.5), (x, 0.5), xycoords="axes fraction", arrowprops={"arrowstyle": "->", "color": WRONG}
         )
     save(figure, "bottleneck")
 

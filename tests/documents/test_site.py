@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from documented_commands import ROOT
+from documented_commands import PAGES, ROOT
 
 from stillhouse.pipeline.steps.registry import steps
 
@@ -37,3 +37,9 @@ def test_diagrams_are_drawn_and_settings_listed(site: Path) -> None:
     for name, step in steps().items():
         page = (site / f"reference/settings/{name}-step/index.html").read_text(encoding="utf-8")
         assert all(f"<code>{field}</code>" in page for field in step.config.__dataclass_fields__), name
+
+
+def test_no_page_is_long_and_all_together_are_short() -> None:
+    words = {page: len((ROOT / page).read_text(encoding="utf-8").split()) for page in PAGES if page.startswith("docs/")}
+    assert {page: count for page, count in words.items() if count > 1_800} == {}
+    assert sum(words.values()) <= 25_000

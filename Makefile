@@ -22,7 +22,7 @@ OVERLAY ?= single-node
 TEST_PROGRAMS = promtool sshd chromium
 TEST_PACKAGES = prometheus openssh-server chromium
 
-.PHONY: reproduce checked test test-full test-kill fuzz lint render compile install clean test-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce checked docs test test-full test-kill fuzz lint render compile install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -53,6 +53,10 @@ lint: install
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
+
+docs: install  ## the documentation as a site, in build/site; needs no network
+	$(RUN) mkdocs build --strict
+	@echo "To read it: python3 -m http.server --directory build/site"
 
 render: install  ## dvc.yaml and components/ from the graph and the steps
 	$(RUN) python -m stillhouse.pipeline.dvc_file params.yaml > dvc.yaml.new

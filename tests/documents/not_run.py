@@ -33,6 +33,10 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl label namespace ": (CLUSTER, NAMES),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
     "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
+    "stillhouse pipeline run-local train --recipe micro --folder tried": (
+        "takes minutes",
+        "tests/documents/test_several_processes_commands.py: the same into another folder",
+    ),
     "stillhouse pipeline run-local refresh": ("begins a command", "tests/releases/refresh/test_pipeline_runs.py"),
     "stillhouse evaluate --corpus artifacts/ingest/corpus --run best=artifacts/best_run/run --run solr=": (
         "needs a run of another tool",

@@ -1,0 +1,129 @@
+"""Publishes a release to a store: writes a new table, checks it, and then puts it into use at once for everyone.
+
+Until then the old release answers, whatever happens. A repeated publish goes on where the last one was interrupted.
+
+Shape suffixes: B rows of a batch, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.core.errors import InputError
+from stillhouse.releases.tags import identity_of
+from stillhouse.serving.release import CANARIES, DEPTH, LEAST_OVERLAP, NAME_LENGTH, Ranked, Release, average_overlap
+from stillhouse.serving.source import PARTS
+from stillhouse.serving.stores.searcher import CHANGES, DOCUMENT, RELEASE, apply_changes
+from stillhouse.serving.stores.store import TEXTS, Row, Store, digest_of
+
+BATCH = 2000
+"""Rows that are written together, completely or not at all."""
+Say = Callable[[str], None]
+
+
+def publish(release: Release, store: Store, say: Say, forget_changes: bool = False) -> str:
+    """Publishes a release and returns its table.
+
+    What was added to the store or deleted from it since is applied to the new table too, or forgotten. Raises
+    `InputError` if another process is publishing this release, and if the store does not hold what was written.
+    """
+    table = f"{store.name}_{identity_of({part: {'digest': release.digests[part]} for part in PARTS})[:NAME_LENGTH]}"
+    with store.locked(table):
+        record = store.notes(RELEASE).get(table) or _write(release, store, table, say)
+        live = store.live()
+        if live != table:
+            record |= {"previous": live}
+        store.note(RELEASE, {table: record})
+        with store.locked(CHANGES):
+            changes = store.notes(DOCUMENT)
+            if forget_changes:
+                store.note(DOCUMENT, dict.fromkeys(changes))
+            else:
+                apply_changes(store, release.encode_passages, table, record["titles"], changes)
+            if live != table:
+                store.swap(table)
+    return table
+
+
+def roll_back(store: Store) -> str:
+    """Puts the release before the live one into use again and returns its table. Raises `InputError` if there is none."""
+    releases = store.notes(RELEASE)
+    before = str(releases.get(store.live(), {}).get("previous", ""))
+    if before not in releases:
+        raise InputError(f"{store.address}#{store.name} has no release before the one in use; publish another")
+    store.swap(before)
+    return before
+
+
+def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, Any]:
+    """Writes and checks what a table lacks; returns its record."""
+    store.create(table, release.index.width)
+    present = store.count(table)
+    there = present // BATCH * BATCH
+    if there:
+        say(f"{there:,} passages are there from an interrupted publish")
+    digest = 0
+    for start, rows, vectors_BD in _batches(release):
+        digest += digest_of(rows, vectors_BD)
+        if start >= there:
+            store.put(table, rows, vectors_BD, fresh=start >= present)
+            say(f"{start + len(rows):,} of {len(release.passages):,} passages")
+    say("building the store's index")
+    store.finish(table)
+    say("checking the store's content")
+    count = held = 0
+    for rows, vectors_BD in store.scan(table):
+        count += len(rows)
+        held += digest_of(rows, vectors_BD)
+    if (count, held % (1 << 128)) != (len(release.passages), digest % (1 << 128)):
+        store.drop(table)
+        raise InputError(
+            f"{store.address} does not hold what was written: {count:,} passages of {len(release.passages):,}, or other "
+            "content; the table was removed, so run the command again"
+        )
+    return {
+        "model": release.digests["retriever"],
+        "digests": {part: release.digests[part] for part in PARTS},
+        "width": release.index.width,
+        "titles": release.titles,
+        "passages": count,
+        "digest": f"{held % (1 << 128):032x}",
+        "canaries": _checked_canaries(release, store, table),
+    }
+
+
+def _batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.float32]]]:
+    for start in range(0, len(release.passages), BATCH):
+        places = range(start, min(start + BATCH, len(release.passages)))
+        rows = release.passages.at(places, *TEXTS)
+        for row, fields in zip(rows, release.passages.fields_at(places)):
+            row["fields"] = fields
+        yield start, rows, release.index.vectors(np.array(places, dtype=np.int32))
+
+
+def _checked_canaries(release: Release, store: Store, table: str) -> list[tuple[str, list[str]]]:
+    """Queries with the ids that the release's own index finds for them. Raises `InputError` if the store's differ.
+
+    They are the canary queries, or the texts of the first passages in a release without them.
+    """
+    some = range(min(CANARIES, len(release.passages)))
+    texts = [text for text, _ in release.canaries] or [row["text"] for row in release.passages.at(some, "text")]
+    vectors_QD = release.encode(release.tokenize(texts, "query"), "query")
+    expected = [
+        [row["passage_id"] for row in release.passages.at(found.rows, "passage_id")]
+        for found in release.rank(texts, vectors_QD, [Ranked(DEPTH, bm25=0.0, documents=False)] * len(texts))
+    ]
+    overlap = 0.0
+    for ids, vector_D in zip(expected, vectors_QD):
+        overlap += average_overlap(ids, [row["passage_id"] for row, _ in store.search(table, vector_D, DEPTH)])
+    if overlap < LEAST_OVERLAP * len(texts):
+        raise InputError(
+            f"{store.address} finds other passages than the release's index: its first {DEPTH} of {len(texts)} queries "
+            f"agree to {overlap / len(texts):.0%}, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates "
+            "of the store's index, and run the command again"
+        )
+    return list(zip(texts, expected))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +12,17 @@ from postgres_server import PASSWORD, postgres_server
 from serving_releases import open_release, running
 
 from stillhouse.core.errors import InputError
-from stillhouse.models.query_encoder import open_passage_encoder, open_query_encoder
-from stillhouse.serving.release import Ranked, Release
+from stillhouse.core.context import Context
+from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
+from stillhouse.serving.store_release import StoreRelease
 from stillhouse.serving.stores import publish as publishing
 from stillhouse.serving.stores.publish import publish, roll_back
 from stillhouse.serving.stores.searcher import StoreSearcher
-from stillhouse.serving.stores.store import Store, digest_of, open_store
+from stillhouse.serving.stores.store import Store, open_store
 
 QUESTION = "where does the red bird one sing"
 NEW = {"passage_id": "new/1", "title": "blue tree", "text": "the red bird one sings", "fields": {"page": 7, "x": 1.0}}
-Addresses = Callable[[str], str]
 
 
 def quiet(line: str) -> None:
@@ -123,3 +122,90 @@ def test_documents_come_and_go_at_once_and_outlive_a_release(address: str, relea
     roll_back(store)
     publish(second, store, quiet, forget_changes=True)
     assert not store.notes("document")
+
+
+def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], releases: list[Release]) -> None:
+    store = open_store(address)
+    publish(releases[0], store, quiet)
+
+    def opener(source: FolderSource) -> Release:
+        opened = StoreRelease(source.folders(), store, Context(Path("unused"), "cpu", quiet=True))
+        opened.warm()
+        return opened
+
+    with running(two_releases[0], opener=opener, token="secret") as service:
+        service.client.headers["Authorization"] = "Bearer secret"
+        [answer] = service.search(query=QUESTION, top=24, documents=False)["answers"]
+        ids, scores = brute(releases[0], QUESTION)
+        np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], scores, atol=1e-4)
+        articles = {row["passage_id"]: row["article_id"] for row in releases[0].passages.at(range(24), "passage_id", "article_id")}
+        expected = list(dict.fromkeys(articles[key] for key in ids))
+        [answer] = service.search(query=QUESTION, top=8, documents=True)["answers"]
+        assert sorted(hit["document_id"] for hit in answer["hits"]) == sorted(expected)
+        about = service.client.get("/info").json()
+        assert about["store"]["table"] == store.live() and about["canaries"]["overlap"] > 0.99
+        refused = service.client.post("/search", json={"query": QUESTION, "filter": {"article": "a1"}})
+        assert refused.status_code == 422
+        assert service.client.post("/documents", json={"documents": [NEW]}).json() == {"added": 1}
+        [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]
+        assert next(hit for hit in answer["hits"] if hit["passage_id"] == "new/1")["fields"] == NEW["fields"]
+        service.client.request("DELETE", "/documents", json={"passage_ids": ["new/1"]})
+        [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]
+        assert "new/1" not in {hit["passage_id"] for hit in answer["hits"]}
+    with running(two_releases[0]) as plain:
+        assert plain.client.post("/documents", json={"documents": [NEW]}).status_code == 404
+
+
+def test_a_large_table_gets_an_index_in_lancedb(
+    releases: list[Release], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stillhouse.serving.stores import lance
+
+    monkeypatch.setattr(lance, "INDEXED_FROM", 20)
+    store = open_store(f"lancedb:{tmp_path}")
+    publish(releases[0], store, quiet)
+    same_as_brute(searcher_of(releases[0], store), releases[0])
+
+
+def test_damaged_content_is_not_put_into_use(
+    address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(address)
+    old = publish(releases[0], store, quiet)
+    put = type(store).put
+
+    def damaging(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray, fresh: bool = False) -> None:
+        put(self, table, rows, vectors + np.float32(1e-3), fresh)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "put", damaging)
+        with pytest.raises(InputError, match="does not hold what was written"):
+            publish(releases[1], store, quiet)
+    assert store.live() == old
+    publish(releases[1], store, quiet)
+    same_as_brute(searcher_of(releases[1], store), releases[1])
+
+
+def test_an_interrupted_publish_goes_on(
+    address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "BATCH", 5)
+    store = open_store(address)
+    old = publish(releases[0], store, quiet)
+    put, written = type(store).put, []
+
+    def failing(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray, fresh: bool = False) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(rows)
+        put(self, table, rows, vectors, fresh)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "put", failing)
+        with pytest.raises(KeyboardInterrupt):
+            publish(releases[1], store, quiet)
+    assert store.live() == old
+    lines: list[str] = []
+    publish(releases[1], store, lines.append)
+    assert [line for line in lines if "of 24" in line] == ["20 of 24 passages", "24 of 24 passages"]
+    same_as_brute(searcher_of(releases[1], store), releases[1])

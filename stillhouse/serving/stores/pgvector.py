@@ -132,10 +132,10 @@ class Postgres:
     def scan(self, table: str) -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
         with store_errors(self.address, (psycopg.Error,), SECRETS):
             connection = self._connection()
-            with connection.transaction(), connection.cursor("scan") as cursor:
+            with connection.transaction(), connection.cursor("scan", binary=True) as cursor:
                 cursor.execute(self._sql("SELECT {columns} FROM {table}", table))
                 while found := cursor.fetchmany(1000):
-                    yield [row_of(each) for each in found], np.stack([np.asarray(each[-1]) for each in found])
+                    yield [row_of(each) for each in found], np.stack([each[-1].to_numpy() for each in found])
 
     def search(self, table: str, vector_D: NDArray[np.float32], top: int) -> list[tuple[Row, float]]:
         looked_at = min(MOST_LOOKED_AT, max(LEAST_LOOKED_AT, top))

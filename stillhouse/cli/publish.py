@@ -52,8 +52,6 @@ def main(argv: Sequence[str]) -> int:
         if arguments.rollback:
             table = roll_back(store)
         else:
-            table = publish(
-                open_release(FolderSource(arguments.release)), store, context.say, arguments.forget_changes
-            )
+            table = publish(open_release(FolderSource(arguments.release)), store, context.say, arguments.forget_changes)
     show(f"{table} is in use in {store.address}#{store.name}")
     return 0

@@ -116,7 +116,10 @@ def serve_parser() -> Parser:
         "--fetch-into", metavar="FOLDER", type=Path, help="where to put fetched releases (default: in the work folder)"
     )
     parser.add_argument(
-        "--store", metavar="URL", default="", help="search in this store, which `stillhouse publish` writes (docs/publish.md)"
+        "--store",
+        metavar="URL",
+        default="",
+        help="search in this store, which `stillhouse publish` writes (docs/publish.md)",
     )
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
     group.add_argument(
@@ -242,9 +245,7 @@ def source_of(arguments: argparse.Namespace) -> Source:
     return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
 
 
-def open_release(
-    source: Source, verify: bool = False, precision: str = "fp32", store: Store | None = None
-) -> Release:
+def open_release(source: Source, verify: bool = False, precision: str = "fp32", store: Store | None = None) -> Release:
     """Opens, checks and warms up what a source holds, to be searched in `store` if there is one; digests of unchanged
     files are cached."""
     from stillhouse.serving.release import Release

@@ -47,7 +47,9 @@ def postgres_server(folder: Path | None = None) -> Iterator[str]:
     words = [place / "initdb", "-D", own / "data", "-U", "owner", "-A", "scram-sha-256", f"--pwfile={own}/password"]
     server = None
     try:
-        subprocess.run([*words, "--no-sync", "-E", "UTF8", "--locale=C"], check=True, capture_output=True, cwd="/", **WHO)
+        subprocess.run(
+            [*words, "--no-sync", "-E", "UTF8", "--locale=C"], check=True, capture_output=True, cwd="/", **WHO
+        )
         words = [place / "postgres", "-D", own / "data", "-p", str(port), "-k", own, "-c", "fsync=off"]
         words += ["-c", "max_wal_size=32MB", "-c", "min_wal_size=32MB", "-c", "shared_buffers=32MB"]
         with (own / "log").open("w") as log:

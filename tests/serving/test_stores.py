@@ -11,8 +11,8 @@ import pytest
 from postgres_server import PASSWORD, postgres_server
 from serving_releases import open_release, running
 
-from stillhouse.core.errors import InputError
 from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
 from stillhouse.serving.store_release import StoreRelease
@@ -79,7 +79,9 @@ def test_a_published_release_answers_as_brute_force(address: str, releases: list
     asked = searcher_of(first, store)
     same_as_brute(asked, first)
     [best] = asked.search(QUESTION, 1)
-    row = next(place for place in range(24) if first.passages.at([place], "passage_id")[0]["passage_id"] == best.passage_id)
+    row = next(
+        place for place in range(24) if first.passages.at([place], "passage_id")[0]["passage_id"] == best.passage_id
+    )
     assert (best.title, best.text) == tuple(first.passages.at([row], "title", "text")[0].values())
     assert best.fields == first.passages.fields_at([row])[0]
     assert publish(first, store, quiet) == table  # does nothing
@@ -112,9 +114,10 @@ def test_documents_come_and_go_at_once_and_outlive_a_release(address: str, relea
     publish(second, store, quiet)
     found = searcher_of(second, store).search(QUESTION, 30)
     assert {hit.passage_id for hit in found} == ({*brute(second, QUESTION)[0]} - {gone}) | {"new/1"}
-    score = second.encode_passages(["blue tree the red bird one sings"])[0] @ second.encode(
-        second.tokenize([QUESTION], "query"), "query"
-    )[0]
+    score = (
+        second.encode_passages(["blue tree the red bird one sings"])[0]
+        @ second.encode(second.tokenize([QUESTION], "query"), "query")[0]
+    )
     assert next(hit.score for hit in found if hit.passage_id == "new/1") == pytest.approx(float(score), abs=1e-4)
     asked.add([NEW | {"passage_id": "late"}])  # by a service that still has the old model
     assert "late" in {hit.passage_id for hit in asked.search(QUESTION, 30)}
@@ -138,7 +141,10 @@ def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], rel
         [answer] = service.search(query=QUESTION, top=24, documents=False)["answers"]
         ids, scores = brute(releases[0], QUESTION)
         np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], scores, atol=1e-4)
-        articles = {row["passage_id"]: row["article_id"] for row in releases[0].passages.at(range(24), "passage_id", "article_id")}
+        articles = {
+            row["passage_id"]: row["article_id"]
+            for row in releases[0].passages.at(range(24), "passage_id", "article_id")
+        }
         expected = list(dict.fromkeys(articles[key] for key in ids))
         [answer] = service.search(query=QUESTION, top=8, documents=True)["answers"]
         assert sorted(hit["document_id"] for hit in answer["hits"]) == sorted(expected)
@@ -186,9 +192,7 @@ def test_damaged_content_is_not_put_into_use(
     same_as_brute(searcher_of(releases[1], store), releases[1])
 
 
-def test_an_interrupted_publish_goes_on(
-    address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_publish_goes_on(address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "BATCH", 5)
     store = open_store(address)
     old = publish(releases[0], store, quiet)

@@ -84,9 +84,7 @@ class Postgres:
     def note(self, kind: str, values: Mapping[str, Any]) -> None:
         def write(connection: psycopg.Connection) -> None:
             with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute(
-                    self._sql("DELETE FROM {notes} WHERE kind = %s AND key = ANY(%s)"), (kind, list(values))
-                )
+                cursor.execute(self._sql("DELETE FROM {notes} WHERE kind = %s AND key = ANY(%s)"), (kind, list(values)))
                 rows = [(kind, key, Jsonb(value)) for key, value in values.items() if value is not None]
                 cursor.executemany(self._sql("INSERT INTO {notes} VALUES (%s, %s, %s)"), rows)
 
@@ -125,9 +123,7 @@ class Postgres:
     def finish(self, table: str) -> None:
         [[width]] = self._run("SELECT max(vector_dims(embedding)) FROM {table}", table=table)
         if (width or 0) <= WIDEST:
-            self._run(
-                "CREATE INDEX IF NOT EXISTS {index} ON {table} USING hnsw (embedding vector_ip_ops)", table=table
-            )
+            self._run("CREATE INDEX IF NOT EXISTS {index} ON {table} USING hnsw (embedding vector_ip_ops)", table=table)
 
     def scan(self, table: str) -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
         with store_errors(self.address, (psycopg.Error,), SECRETS):
@@ -144,8 +140,7 @@ class Postgres:
             if looked_at > self._looked_at:
                 connection.execute(SQL("SET hnsw.ef_search = {}").format(Literal(looked_at)))
                 self._looked_at = looked_at
-            columns = ", ".join(COLUMNS[:-1])
-            text = f"SELECT {columns}, embedding <#> %s AS distance FROM {{table}} ORDER BY distance LIMIT %s"
+            text = "SELECT {columns}, embedding <#> %s AS distance FROM {table} ORDER BY distance LIMIT %s"
             return connection.execute(self._sql(text, table), (vector_D, top)).fetchall()
 
         return [(row_of(each), -each[-1]) for each in self._do(search)]
@@ -180,5 +175,5 @@ class Postgres:
 
 
 def row_of(values: Sequence[Any]) -> Row:
-    """The row of the columns before the last one."""
-    return dict(zip(COLUMNS, values[:-1]))
+    """The row of the columns before the vector."""
+    return dict(zip(COLUMNS[:-1], values))

@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.releases.tags import identity_of
-from stillhouse.serving.release import CANARIES, DEPTH, LEAST_OVERLAP, NAME_LENGTH, Ranked, Release, average_overlap
+from stillhouse.serving.release import CANARIES, DEPTH, LEAST_OVERLAP, NAME_LENGTH, Ranked, Release
 from stillhouse.serving.source import PARTS
 from stillhouse.serving.stores.searcher import CHANGES, DOCUMENT, RELEASE, apply_changes
 from stillhouse.serving.stores.store import TEXTS, Row, Store, digest_of
 
 BATCH = 2000
 """Rows that are written together, completely or not at all."""
+SAME_SCORE = 1e-3
+"""Scores that differ by less may be the same, computed in another order."""
 Say = Callable[[str], None]
 
 
@@ -50,7 +52,7 @@ def publish(release: Release, store: Store, say: Say, forget_changes: bool = Fal
 
 
 def roll_back(store: Store) -> str:
-    """Puts the release before the live one into use again and returns its table. Raises `InputError` if there is none."""
+    """Puts the release before the live one into use and returns its table. Raises `InputError` if there is none."""
     releases = store.notes(RELEASE)
     before = str(releases.get(store.live(), {}).get("previous", ""))
     if before not in releases:
@@ -82,8 +84,8 @@ def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, An
     if (count, held % (1 << 128)) != (len(release.passages), digest % (1 << 128)):
         store.drop(table)
         raise InputError(
-            f"{store.address} does not hold what was written: {count:,} passages of {len(release.passages):,}, or other "
-            "content; the table was removed, so run the command again"
+            f"{store.address} does not hold what was written: {count:,} passages of {len(release.passages):,}, or "
+            "other content; the table was removed, so run the command again"
         )
     return {
         "model": release.digests["retriever"],
@@ -106,24 +108,25 @@ def _batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.floa
 
 
 def _checked_canaries(release: Release, store: Store, table: str) -> list[tuple[str, list[str]]]:
-    """Queries with the ids that the release's own index finds for them. Raises `InputError` if the store's differ.
+    """Queries with the ids that the store finds. Raises `InputError` if the release's own index finds better passages.
 
-    They are the canary queries, or the texts of the first passages in a release without them.
+    They are the canary queries, or the texts of the first passages in a release without them. Scores are compared,
+    since passages with the same text may come in any order.
     """
     some = range(min(CANARIES, len(release.passages)))
     texts = [text for text, _ in release.canaries] or [row["text"] for row in release.passages.at(some, "text")]
     vectors_QD = release.encode(release.tokenize(texts, "query"), "query")
-    expected = [
-        [row["passage_id"] for row in release.passages.at(found.rows, "passage_id")]
-        for found in release.rank(texts, vectors_QD, [Ranked(DEPTH, bm25=0.0, documents=False)] * len(texts))
-    ]
-    overlap = 0.0
-    for ids, vector_D in zip(expected, vectors_QD):
-        overlap += average_overlap(ids, [row["passage_id"] for row, _ in store.search(table, vector_D, DEPTH)])
-    if overlap < LEAST_OVERLAP * len(texts):
+    how = Ranked(DEPTH, bm25=0.0, documents=False)
+    found, shares = [], []
+    for text, vector_D, expected in zip(texts, vectors_QD, release.rank(texts, vectors_QD, [how] * len(texts))):
+        ranked = store.search(table, vector_D, DEPTH)
+        found.append((text, [row["passage_id"] for row, _ in ranked]))
+        least = expected.scores[-1] - SAME_SCORE * max(1, abs(expected.scores[-1]))
+        shares.append(sum(score >= least for _, score in ranked) / len(expected.scores))
+    if np.mean(shares) < LEAST_OVERLAP:
         raise InputError(
-            f"{store.address} finds other passages than the release's index: its first {DEPTH} of {len(texts)} queries "
-            f"agree to {overlap / len(texts):.0%}, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates "
-            "of the store's index, and run the command again"
+            f"{store.address} finds {np.mean(shares):.0%} of the first {DEPTH} passages that the release's own index "
+            f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates of "
+            "the store's index, and run the command again"
         )
-    return list(zip(texts, expected))
+    return found

@@ -80,7 +80,9 @@ class Qdrant:
 
     def note(self, kind: str, values: Mapping[str, Any]) -> None:
         new = [
-            models.PointStruct(id=number(f"{kind} {key}"), vector={}, payload={"kind": kind, "key": key, "value": value})
+            models.PointStruct(
+                id=number(f"{kind} {key}"), vector={}, payload={"kind": kind, "key": key, "value": value}
+            )
             for key, value in values.items()
             if value is not None
         ]

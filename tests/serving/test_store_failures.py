@@ -63,7 +63,7 @@ def computed(releases: list[Release], monkeypatch: pytest.MonkeyPatch) -> list[R
     """The releases without PyTorch, which a forked process must not call: their results are computed before."""
     monkeypatch.setattr(publishing, "BATCH", 2)
     for release in releases:
-        for name in ("encode", "rank"):
+        for name in ("tokenize", "encode", "rank"):
             monkeypatch.setattr(release, name, remembered(getattr(release, name)))
     return releases
 
@@ -72,7 +72,7 @@ def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
     known: dict[str, Any] = {}
 
     def call(*arguments: Any) -> Any:
-        key = repr(arguments[0])
+        key = repr(arguments[:2])
         if key not in known:
             known[key] = function(*arguments)
         return known[key]

@@ -15,7 +15,7 @@ from stillhouse.pipeline.step_command import add_context_flags, environment
 
 EXAMPLES = """\
 URL is postgresql://HOST/DATABASE (PostgreSQL with pgvector), qdrant:http://HOST:6333, qdrant:FOLDER, lancedb:FOLDER or
-lancedb:s3://BUCKET/PATH. #NAME at its end names the releases there (default: stillhouse).
+lancedb:s3://BUCKET/PATH. opensearch:FILE writes a bulk file for OpenSearch or Elasticsearch. #NAME at its end names the releases there (default: stillhouse).
 
 examples:
   stillhouse publish in-use --to postgresql://db.example/search
@@ -39,15 +39,23 @@ def main(argv: Sequence[str]) -> int:
     flag(parser, "--forget-changes", "publish the corpus alone: forget what was added to the store or deleted from it")
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
-    if arguments.rollback and arguments.forget_changes:
-        raise InputError("--rollback writes no release, so leave --forget-changes out")
+    bulk = arguments.to.startswith("opensearch:")
+    if (arguments.rollback or bulk) and arguments.forget_changes:
+        raise InputError("--forget-changes is for a release that is written to a store; leave it out")
+    if bulk and arguments.rollback:
+        raise InputError("--rollback cannot change a file; let the alias of the store name the index before")
     with environment(arguments), watched("publish", context.quiet()):
         context.hush_libraries()
         from stillhouse.cli.serve import open_release
         from stillhouse.serving.source import FolderSource
+        from stillhouse.serving.stores.bulk_file import write_bulk
         from stillhouse.serving.stores.publish import publish, roll_back
         from stillhouse.serving.stores.store import open_store
 
+        if bulk:
+            index = write_bulk(open_release(FolderSource(arguments.release)), arguments.to)
+            show(f"{arguments.to.partition(':')[2]} has the passages of the index {index}")
+            return 0
         store = open_store(arguments.to)
         if arguments.rollback:
             table = roll_back(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from postgres_server import PASSWORD, postgres_server
 from serving_releases import open_release
@@ -122,10 +124,12 @@ def test_a_killed_publish_leaves_the_old_release(
     [old, new] = [publish(each, store, quiet) for each in computed]
     store.swap(old)
     forget(store, new)
-    begin = time.monotonic()
-    publish(computed[1], store, quiet)
-    seconds, seed, landed = 2 * (time.monotonic() - begin), random.SystemRandom().randrange(2**32), 0
-    chance, still_old = random.Random(seed), 0
+    started, begin = Publisher(computed[1], address), time.monotonic()
+    with asking_all_the_while(address, computed[0]):
+        started.go()
+        assert not started.said()
+    seconds, seed = time.monotonic() - begin, random.SystemRandom().randrange(2**32)
+    chance, landed, still_old = random.Random(seed), 0, 0
     for _ in range(20 * kills):
         store.swap(old)
         forget(store, new)
@@ -153,7 +157,7 @@ def test_of_two_publishers_one_release_is_whole(
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     for release in computed:  # elsewhere, so that all is computed
-        publish(release, open_store(f"{server}#elsewhere"), quiet)
+        publish(release, open_store(f"{server}#elsewhere{same:d}"), quiet)
     address = f"{server}#both{same:d}"
     started = [Publisher(computed[number], address) for number in ((0, 0) if same else (0, 1))]
     for each in started:
@@ -239,6 +243,20 @@ def test_wrong_credentials_and_addresses_are_refused_in_a_sentence(
     monkeypatch.setitem(sys.modules, "lancedb", None)
     monkeypatch.delitem(sys.modules, "stillhouse.serving.stores.lance", raising=False)
     assert "stillhouse[lancedb]" in refusal(capsys, *publish_to, "lancedb:x")
+
+
+def test_a_bulk_file_holds_every_passage(two_releases: list[Path], releases: list[Release], tmp_path: Path) -> None:
+    path = tmp_path / "passages.ndjson"
+    assert cli.main(["publish", str(two_releases[0]), "--to", f"opensearch:{path}#articles"]) == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    actions, rows = [line["index"] for line in lines[::2]], lines[1::2]
+    assert {each["_index"] for each in actions} == {publishing.table_of(releases[0], "articles")}
+    assert [each["_id"] for each in actions] == [row["passage_id"] for row in rows]
+    places = range(24)
+    assert [row["text"] for row in rows] == [row["text"] for row in releases[0].passages.at(places, "text")]
+    assert [row["fields"] for row in rows] == releases[0].passages.fields_at(places)
+    vectors = np.array([row["vector"] for row in rows], dtype=np.float32)
+    np.testing.assert_array_equal(vectors, releases[0].index.vectors(np.arange(24, dtype=np.int32)))
 
 
 def test_the_command_publishes_and_rolls_back(

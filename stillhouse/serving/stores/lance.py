@@ -126,8 +126,10 @@ class Lance:
             self._table(table)
         self.note("live", {"table": table})
 
-    def locked(self, what: str) -> AbstractContextManager[None]:
-        return nullcontext() if "://" in self.address else only_process(Path(self.address) / what.replace(" ", "-"))
+    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
+        if "://" in self.address:
+            return nullcontext()
+        return only_process(Path(self.address) / what, (lambda line: None) if wait else None)
 
 
 def quoted(text: str) -> str:

@@ -5,6 +5,7 @@ Shape suffixes: B rows of a batch, D width.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ class Postgres:
         self.address, self.name = address, name
         self._notes, self._looked_at = Identifier(f"{name}_notes"), 0
         self._opened: psycopg.Connection | None = None
+        self._alone = threading.RLock()  # a statement of another thread would become part of our transaction
         self._run("SELECT 1")
 
     def _connection(self) -> psycopg.Connection:
@@ -62,7 +64,7 @@ class Postgres:
         return self._opened
 
     def _do(self, action: Callable[[psycopg.Connection], Result]) -> Result:
-        with store_errors(self.address, (psycopg.Error,), SECRETS):
+        with self._alone, store_errors(self.address, (psycopg.Error,), SECRETS):
             return action(self._connection())
 
     def _sql(self, text: str, table: str = "") -> Composed:
@@ -121,8 +123,8 @@ class Postgres:
         self._do(lambda connection: self._delete(connection.cursor(), table, passage_ids))
 
     def finish(self, table: str) -> None:
-        [[width]] = self._run("SELECT max(vector_dims(embedding)) FROM {table}", table=table)
-        if (width or 0) <= WIDEST:
+        found = self._run("SELECT vector_dims(embedding) FROM {table} LIMIT 1", table=table)
+        if found and found[0][0] <= WIDEST:
             self._run("CREATE INDEX IF NOT EXISTS {index} ON {table} USING hnsw (embedding vector_ip_ops)", table=table)
 
     def scan(self, table: str) -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
@@ -161,10 +163,10 @@ class Postgres:
         self._do(swap)
 
     @contextmanager
-    def locked(self, what: str) -> Iterator[None]:
+    def locked(self, what: str, wait: bool = False) -> Iterator[None]:
         key, until = f"{self.name} {what}", time.monotonic() + SECONDS
         while not self._run("SELECT pg_try_advisory_lock(hashtext(%s))", key)[0][0]:
-            if time.monotonic() > until:
+            if time.monotonic() > until and not wait:
                 raise InputError(f"another process is writing {what} in {self.address}; repeat this when it has ended")
             time.sleep(0.05)
         try:

@@ -18,7 +18,7 @@ from stillhouse.releases.tags import identity_of
 from stillhouse.serving.release import CANARIES, DEPTH, LEAST_OVERLAP, NAME_LENGTH, Ranked, Release
 from stillhouse.serving.source import PARTS
 from stillhouse.serving.stores.searcher import CHANGES, DOCUMENT, RELEASE, apply_changes
-from stillhouse.serving.stores.store import TEXTS, Row, Store, digest_of
+from stillhouse.serving.stores.store import LARGEST, TEXTS, Row, Store, digest_of
 
 BATCH = 2000
 """Rows that are written together, completely or not at all."""
@@ -27,20 +27,25 @@ SAME_SCORE = 1e-3
 Say = Callable[[str], None]
 
 
+def table_of(release: Release, name: str) -> str:
+    """The table of a release: releases of the same corpus, retriever and index share one."""
+    return f"{name}_{identity_of({part: {'digest': release.digests[part]} for part in PARTS})[:NAME_LENGTH]}"
+
+
 def publish(release: Release, store: Store, say: Say, forget_changes: bool = False) -> str:
     """Publishes a release and returns its table.
 
     What was added to the store or deleted from it since is applied to the new table too, or forgotten. Raises
     `InputError` if another process is publishing this release, and if the store does not hold what was written.
     """
-    table = f"{store.name}_{identity_of({part: {'digest': release.digests[part]} for part in PARTS})[:NAME_LENGTH]}"
+    table = table_of(release, store.name)
     with store.locked(table):
         record = store.notes(RELEASE).get(table) or _write(release, store, table, say)
         live = store.live()
         if live != table:
             record |= {"previous": live}
         store.note(RELEASE, {table: record})
-        with store.locked(CHANGES):
+        with store.locked(CHANGES, wait=True):
             changes = store.notes(DOCUMENT)
             if forget_changes:
                 store.note(DOCUMENT, dict.fromkeys(changes))
@@ -69,7 +74,7 @@ def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, An
     if there:
         say(f"{there:,} passages are there from an interrupted publish")
     digest = 0
-    for start, rows, vectors_BD in _batches(release):
+    for start, rows, vectors_BD in batches(release):
         digest += digest_of(rows, vectors_BD)
         if start >= there:
             store.put(table, rows, vectors_BD, fresh=start >= present)
@@ -81,24 +86,33 @@ def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, An
     for rows, vectors_BD in store.scan(table):
         count += len(rows)
         held += digest_of(rows, vectors_BD)
-    if (count, held % (1 << 128)) != (len(release.passages), digest % (1 << 128)):
+    try:
+        refuse_other(store.address, len(release.passages), digest, count, held)
+    except InputError:
         store.drop(table)
-        raise InputError(
-            f"{store.address} does not hold what was written: {count:,} passages of {len(release.passages):,}, or "
-            "other content; the table was removed, so run the command again"
-        )
+        raise
     return {
         "model": release.digests["retriever"],
         "digests": {part: release.digests[part] for part in PARTS},
         "width": release.index.width,
         "titles": release.titles,
         "passages": count,
-        "digest": f"{held % (1 << 128):032x}",
+        "digest": f"{held % LARGEST:032x}",
         "canaries": _checked_canaries(release, store, table),
     }
 
 
-def _batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.float32]]]:
+def refuse_other(place: str, passages: int, digest: int, held: int, held_digest: int) -> None:
+    """Raises `InputError` unless as many passages as were written are held, with the same sum of digests."""
+    if (held, held_digest % LARGEST) != (passages, digest % LARGEST):
+        raise InputError(
+            f"{place} does not hold what was written: {held:,} passages of {passages:,}, or other content; it was "
+            "removed, so run the command again"
+        )
+
+
+def batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.float32]]]:
+    """The passages of a release with their vectors [B, D]: the first one's place, the rows, the vectors."""
     for start in range(0, len(release.passages), BATCH):
         places = range(start, min(start + BATCH, len(release.passages)))
         rows = release.passages.at(places, *TEXTS)

@@ -145,7 +145,7 @@ class Qdrant:
                 raise InputError(f"{self.address} has no collection {table} any more; publish the release again")
             self._client.update_collection_aliases(changes)
 
-    def locked(self, what: str) -> AbstractContextManager[None]:
+    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
         return nullcontext()  # what two processes write about the same passage has the same id
 
 

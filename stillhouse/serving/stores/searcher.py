@@ -68,7 +68,7 @@ class StoreSearcher:
         record = self._store.notes(RELEASE).get(live, {})
         if record.get("model") == self._model:
             self.table, self.record = live, record
-            with self._store.locked(CHANGES):
+            with self._store.locked(CHANGES, wait=True):
                 self._apply(self._store.notes(DOCUMENT))
         elif not self.table:
             raise InputError(
@@ -116,7 +116,7 @@ class StoreSearcher:
 
     def _change(self, documents: Mapping[str, Row | None]) -> None:
         self._follow()
-        with self._store.locked(CHANGES):
+        with self._store.locked(CHANGES, wait=True):
             changes = {key: {"row": row, "in": []} for key, row in documents.items()}
             self._store.note(DOCUMENT, changes)
             self._apply(changes)

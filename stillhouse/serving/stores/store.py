@@ -25,6 +25,7 @@ from stillhouse.core.remote.address import redact, refuse_secret
 Row = dict[str, Any]
 """A passage: its `TEXTS`, and `fields`, a dictionary."""
 TEXTS = ("passage_id", "title", "text", "article_id", "section")
+LARGEST = 1 << 128
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 STORES = {
     "postgresql": ("stillhouse.serving.stores.pgvector", "pgvector"),
@@ -91,8 +92,9 @@ class Store(Protocol):
     def swap(self, table: str) -> None:
         """Puts a table into use, for every reader at the same moment."""
 
-    def locked(self, what: str) -> AbstractContextManager[None]:
-        """Keeps others out of the part `what` until the block ends. Raises `InputError` if another keeps it longer."""
+    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
+        """Keeps others out of the part `what` until the block ends. While another keeps it, waits or raises
+        `InputError`."""
 
 
 def open_store(address: str) -> Store:
@@ -106,8 +108,8 @@ def open_store(address: str) -> Store:
     name = name or "stillhouse"
     if scheme not in STORES or not rest:
         raise InputError(
-            f"{redact(address)!r} is no store's address; give postgresql://HOST/DATABASE, qdrant:URL, qdrant:FOLDER or "
-            "lancedb:FOLDER"
+            f"{redact(address)!r} is no store's address; give postgresql://HOST/DATABASE, qdrant:URL, qdrant:FOLDER, "
+            "lancedb:FOLDER or, to publish, opensearch:FILE"
         )
     if not NAME.fullmatch(name):
         raise InputError(f"the name #{name} may only have small letters, digits and _, at most 40; choose another")
@@ -143,4 +145,4 @@ def digest_of(rows: Iterable[Row], vectors_BD: NDArray[np.float32]) -> int:
         text = json.dumps([*(row[name] for name in TEXTS), fields], sort_keys=True)
         content = hashlib.sha256(text.encode() + vector_D.astype("<f4").tobytes())
         total += int.from_bytes(content.digest()[:16], "big")
-    return total % (1 << 128)
+    return total % LARGEST

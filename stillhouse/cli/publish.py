@@ -15,7 +15,8 @@ from stillhouse.pipeline.step_command import add_context_flags, environment
 
 EXAMPLES = """\
 URL is postgresql://HOST/DATABASE (PostgreSQL with pgvector), qdrant:http://HOST:6333, qdrant:FOLDER, lancedb:FOLDER or
-lancedb:s3://BUCKET/PATH. opensearch:FILE writes a bulk file for OpenSearch or Elasticsearch. #NAME at its end names the releases there (default: stillhouse).
+lancedb:s3://BUCKET/PATH. opensearch:FILE writes a bulk file for OpenSearch or Elasticsearch. #NAME at the end names the
+releases there (default: stillhouse).
 
 examples:
   stillhouse publish in-use --to postgresql://db.example/search
@@ -54,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
 
         if bulk:
             index = write_bulk(open_release(FolderSource(arguments.release)), arguments.to)
-            show(f"{arguments.to.partition(':')[2]} has the passages of the index {index}")
+            show(f"{arguments.to} has the passages of the index {index}")
             return 0
         store = open_store(arguments.to)
         if arguments.rollback:

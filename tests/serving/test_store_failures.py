@@ -28,7 +28,7 @@ from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
 from stillhouse.serving.stores import publish as publishing
 from stillhouse.serving.stores.publish import publish
-from stillhouse.serving.stores.searcher import RELEASE
+from stillhouse.serving.stores.searcher import RELEASE, StoreSearcher
 from stillhouse.serving.stores.store import Store, open_store
 
 __all__ = ["address", "releases", "server"]
@@ -268,7 +268,6 @@ def test_the_command_publishes_and_rolls_back(
     after = open_store(address).live()
     assert after in capsys.readouterr().out
     assert cli.main(["publish", "--rollback", "--to", address]) == 0
+    assert open_store(address).live() != after
     first = open_release(FolderSource(two_releases[0]))
-    store = open_store(address)
-    assert store.live() != after
-    same_as_brute(searcher_of(first, store), first)
+    same_as_brute(StoreSearcher.open(two_releases[0] / "retriever", address), first)

@@ -1,4 +1,4 @@
-"""A release as a file in the bulk format of OpenSearch and Elasticsearch: a line with the index and id, then the passage.
+"""A release in the bulk format of OpenSearch and Elasticsearch: a line with the index and id, then the passage.
 
 Shape suffixes: B rows of a batch, D width.
 """

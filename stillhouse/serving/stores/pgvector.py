@@ -69,7 +69,7 @@ class Postgres:
 
     def _sql(self, text: str, table: str = "") -> Composed:
         names = {"notes": self._notes, "table": Identifier(table or "-"), "view": Identifier(self.name)}
-        return SQL(text).format(  # type: ignore[arg-type]
+        return SQL(text).format(
             **names, index=Identifier(f"{table}_embedding"), columns=SQL(", ").join(map(Identifier, COLUMNS))
         )
 

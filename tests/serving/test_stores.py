@@ -213,3 +213,20 @@ def test_an_interrupted_publish_goes_on(address: str, releases: list[Release], m
     publish(releases[1], store, lines.append)
     assert [line for line in lines if "of 24" in line] == ["20 of 24 passages", "24 of 24 passages"]
     same_as_brute(searcher_of(releases[1], store), releases[1])
+
+
+def test_a_lost_connection_is_opened_again(
+    server: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    store = open_store(f"{server}#lost")
+    publish(releases[0], store, quiet)
+    asked = searcher_of(releases[0], store)
+    with psycopg.connect(server) as connection:
+        others = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608
+    with pytest.raises(InputError, match="check the address, and that the store runs"):
+        asked.search(QUESTION)
+    same_as_brute(asked, releases[0])

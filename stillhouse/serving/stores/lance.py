@@ -37,7 +37,7 @@ class Lance:
     def __init__(self, place: str, name: str) -> None:
         self.address, self.name, self._notes = place, name, f"{name}_notes"
         with self._errors():
-            self._database = lancedb.connect(place)
+            self._database: Any = lancedb.connect(place)
             self._database.create_table(self._notes, schema=NOTES, exist_ok=True)
 
     @contextmanager

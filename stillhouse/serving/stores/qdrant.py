@@ -139,7 +139,7 @@ class Qdrant:
     def swap(self, table: str) -> None:
         old = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self.name))
         new = models.CreateAlias(collection_name=table, alias_name=self.name)
-        changes = [*([old] if self.live() else []), models.CreateAliasOperation(create_alias=new)]
+        changes: list[Any] = [*([old] if self.live() else []), models.CreateAliasOperation(create_alias=new)]
         with self._errors():
             if not self._client.collection_exists(table):
                 raise InputError(f"{self.address} has no collection {table} any more; publish the release again")

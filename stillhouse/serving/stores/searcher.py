@@ -117,7 +117,7 @@ class StoreSearcher:
     def _change(self, documents: Mapping[str, Row | None]) -> None:
         self._follow()
         with self._store.locked(CHANGES, wait=True):
-            changes = {key: {"row": row, "in": []} for key, row in documents.items()}
+            changes: dict[str, Any] = {key: {"row": row, "in": []} for key, row in documents.items()}
             self._store.note(DOCUMENT, changes)
             self._apply(changes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,10 @@ import pytest
 from postgres_server import PASSWORD, postgres_server
 from serving_releases import open_release, running
 
-from stillhouse.core.context import Context
+from stillhouse.cli import serve
 from stillhouse.core.errors import InputError
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
-from stillhouse.serving.store_release import StoreRelease
 from stillhouse.serving.stores import publish as publishing
 from stillhouse.serving.stores.publish import publish, roll_back
 from stillhouse.serving.stores.searcher import StoreSearcher
@@ -131,12 +131,7 @@ def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], rel
     store = open_store(address)
     publish(releases[0], store, quiet)
 
-    def opener(source: FolderSource) -> Release:
-        opened = StoreRelease(source.folders(), store, Context(Path("unused"), "cpu", quiet=True))
-        opened.warm()
-        return opened
-
-    with running(two_releases[0], opener=opener, token="secret") as service:
+    with running(two_releases[0], opener=partial(serve.open_release, store=store), token="secret") as service:
         service.client.headers["Authorization"] = "Bearer secret"
         [answer] = service.search(query=QUESTION, top=24, documents=False)["answers"]
         ids, scores = brute(releases[0], QUESTION)

@@ -34,6 +34,7 @@ STORES = {
 }
 """The scheme of each store's address: its module, and the extra that it needs."""
 REMEDIES = (
+    (r"extension .vector", "install pgvector on the server, such as Debian's package postgresql-16-pgvector"),
     (
         r"no space left|disk.{0,3}full|could not (extend|write)|enospc",
         "its disk is full: free some space there and run the command again",

@@ -33,6 +33,7 @@ COMMANDS = {
     "plan": ("writes what each stage computes, for DVC", "stillhouse.cli.plan"),
     "search": ("answers a question with ranked passages", "stillhouse.cli.search"),
     "serve": ("serves a release over HTTP", "stillhouse.cli.serve"),
+    "publish": ("writes a release to a vector store", "stillhouse.cli.publish"),
     "queries": ("exports feedback on a service's answers, or its questions", "stillhouse.cli.queries"),
     "refresh": ("updates the released retriever when its corpus changes", "stillhouse.cli.refresh"),
     "release": ("lists, promotes, rolls back and fetches releases", "stillhouse.cli.release"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stillhouse.serving.release import Release
     from stillhouse.serving.settings import Limits
     from stillhouse.serving.source import Source
+    from stillhouse.serving.stores.store import Store
 
 TOKEN = "STILLHOUSE_SERVE_TOKEN"
 CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
@@ -106,6 +107,7 @@ def serve_parser() -> Parser:
         help="a release, or a git repository of releases (default: %(default)s)",
     )
     flag(parser, "--fetch-into FOLDER", "where to put fetched releases (default: in the work folder)", Path)
+    flag(parser, "--store URL", "search in this store, which `stillhouse publish` writes (docs/publish.md)", default="")
     group = parser.add_argument_group("query log (docs/serve.md describes its content)")
     flag(group, "--log-queries FOLDER", "log queries and results in this folder, and accept /feedback", Path)
     add_setting_flags(group, Options, LOGGED)
@@ -155,12 +157,17 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     from stillhouse.serving.query_log import LogChoices, QueryLog
     from stillhouse.serving.server import listen, run
 
+    store: Store | None = None
+    if arguments.store:
+        from stillhouse.serving.stores.store import open_store
+
+        store = open_store(arguments.store)
     token = os.environ.get(TOKEN, "")
     refuse_token(token)
     with listen(arguments.host, arguments.port) as listening:
 
         def opened(source: Source) -> Release:
-            return open_release(source, arguments.verify, arguments.precision)
+            return open_release(source, arguments.verify, arguments.precision, store)
 
         queries: QueryLog | None = None
         key = b""
@@ -203,14 +210,19 @@ def source_of(arguments: argparse.Namespace) -> Source:
     return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
 
 
-def open_release(source: Source, verify: bool = False, precision: str = "fp32") -> Release:
-    """Opens, checks and warms up what a source holds; digests of unchanged files are cached."""
+def open_release(source: Source, verify: bool = False, precision: str = "fp32", store: Store | None = None) -> Release:
+    """Opens, checks and warms up what a source holds, to be searched in `store` if there is one; digests of unchanged
+    files are cached."""
     from stillhouse.serving.release import Release
+    from stillhouse.serving.store_release import StoreRelease
 
     stamps = FileStamps(context.work_root() / FILE, verify)
     # A service keeps its files open for long, and writes nothing else to the work folder.
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    release = Release(source.folders(), how, stamps.digest, precision)
+    if store:
+        release: Release = StoreRelease(source.folders(), store, how, stamps.digest, precision)
+    else:
+        release = Release(source.folders(), how, stamps.digest, precision)
     stamps.save()
     release.origin = source.origin()
     release.warm()

@@ -82,6 +82,9 @@ class Release:
     may call `encode` and `rank` at a time.
     """
 
+    filters = True
+    """Whether an answer can be restricted to some passages."""
+
     def __init__(
         self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file, precision: str = "fp32"
     ) -> None:
@@ -110,6 +113,7 @@ class Release:
             self.fusion = hybrid.fusion if hybrid else Fusion()
             self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
             self.passages = Passages(corpus)
+            self.titles = corpus.titles
             self._has_documents = has_documents(corpus)
             self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
             self._held.refuse_changed()
@@ -200,6 +204,10 @@ class Release:
         vectors_QD = self._encoder_of(role).vectors(ids)
         refuse_not_finite(vectors_QD, ["(not shown)"] * len(ids))
         return cut(vectors_QD, self.index.width, self.normalize)
+
+    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors float32 [B, D] of passages as `passage_text` makes them."""
+        return self.encode(self.tokenize(texts, "passage"), "passage")
 
     def token_states(self, ids: Sequence[int], role: str) -> NDArray[np.float32]:
         """The states of a tokenized text before pooling, float32 [L, D], special tokens included."""

@@ -115,6 +115,10 @@ class Service:
             raise Problem(422, f"top is {how.top}, but may be at most {self.limits.top}")
         if how.bm25 and not release.has_bm25:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
+        if (how.id_prefix or how.article or how.where) and not release.filters:
+            raise Problem(
+                422, "a service that searches in a store has no filters; leave `filter` out, or ask the store"
+            )
         job = Job(release, texts, "query", [how] * len(texts))
         return cast("list[Found]", await self._answer(job))
 
@@ -144,6 +148,10 @@ class Service:
             scores += found
             tokens += read
         return scores, tokens
+
+    async def alone(self, release: Release, texts: Sequence[str], compute: Callable[[], Any]) -> Any:
+        """The result of a function that is called by itself, between two batches."""
+        return await self._answer(Job(release, texts, alone=compute))
 
     def _parts(self, texts: Sequence[str]) -> list[Sequence[str]]:
         """The texts in parts of at most `limits.texts`. Between two parts, others get their turn."""

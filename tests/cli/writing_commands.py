@@ -364,6 +364,7 @@ READS: set[Argument] = {
     ("new", "questions"),
     ("refresh", "train_queries"),
     ("serve", "place"),
+    ("publish", "release"),
     ("queries", "log"),
     # These write, but change nothing that exists: `export` refuses a folder that exists, and a query log deletes only
     # files of its own (tests/serving/test_query_log.py).

@@ -140,7 +140,8 @@ def running(
 ) -> Iterator[Running]:
     """Serves a folder, or another source, until the block ends."""
     lines: list[str] = settings.pop("lines", [])
-    releases = OpenReleases(FolderSource(place) if isinstance(place, Path) else place, open_release, keep, lines.append)
+    opener = settings.pop("opener", open_release)
+    releases = OpenReleases(FolderSource(place) if isinstance(place, Path) else place, opener, keep, lines.append)
     service = make_service(releases, limits or Limits(), log=lines.append, **settings)
     with ExitStack() as held:
         listening = held.enter_context(closing(listen("127.0.0.1", 0)))

@@ -1,0 +1,66 @@
+"""`stillhouse publish`: writes a release to a vector store, and puts it into use there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stillhouse.core import context
+from stillhouse.core.errors import InputError
+from stillhouse.core.monitoring.activity import watched
+from stillhouse.core.terminal import show
+from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.parser import Parser, flag
+from stillhouse.pipeline.step_command import add_context_flags, environment
+
+EXAMPLES = """\
+URL is postgresql://HOST/DATABASE (PostgreSQL with pgvector), qdrant:http://HOST:6333, qdrant:FOLDER, lancedb:FOLDER or
+lancedb:s3://BUCKET/PATH. opensearch:FILE writes a bulk file for OpenSearch or Elasticsearch. #NAME at the end names the
+releases there (default: stillhouse).
+
+examples:
+  stillhouse publish in-use --to postgresql://db.example/search
+  stillhouse publish --rollback --to postgresql://db.example/search
+  stillhouse serve in-use --store postgresql://db.example/search
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = Parser("publish", "Writes a release to a vector store, checks it and puts it into use there.", EXAMPLES)
+    parser.add_argument(
+        "release",
+        nargs="?",
+        metavar="FOLDER",
+        type=Path,
+        default=ARTIFACTS / "best",
+        help="a release, as `stillhouse release fetch` or a run writes it (default: %(default)s)",
+    )
+    flag(parser, "--to URL", "the store", required=True)
+    flag(parser, "--rollback", "put the release before the one in use into use again")
+    flag(parser, "--forget-changes", "publish the corpus alone: forget what was added to the store or deleted from it")
+    add_context_flags(parser.add_argument_group("how it runs"))
+    arguments = parser.parse(argv)
+    bulk = arguments.to.startswith("opensearch:")
+    if (arguments.rollback or bulk) and arguments.forget_changes:
+        raise InputError("--forget-changes is for a release that is written to a store; leave it out")
+    if bulk and arguments.rollback:
+        raise InputError("--rollback cannot change a file; let the alias of the store name the index before")
+    with environment(arguments), watched("publish", context.quiet()):
+        context.hush_libraries()
+        from stillhouse.cli.serve import open_release
+        from stillhouse.serving.source import FolderSource
+        from stillhouse.serving.stores.bulk_file import write_bulk
+        from stillhouse.serving.stores.publish import publish, roll_back
+        from stillhouse.serving.stores.store import open_store
+
+        if bulk:
+            index = write_bulk(open_release(FolderSource(arguments.release)), arguments.to)
+            show(f"{arguments.to} has the passages of the index {index}")
+            return 0
+        store = open_store(arguments.to)
+        if arguments.rollback:
+            table = roll_back(store)
+        else:
+            table = publish(open_release(FolderSource(arguments.release)), store, context.say, arguments.forget_changes)
+    show(f"{table} is in use in {store.address}#{store.name}")
+    return 0

@@ -1,0 +1,146 @@
+"""Publishes a release to a store: writes a new table, checks it, and then puts it into use at once for everyone.
+
+Until then the old release answers, whatever happens. A repeated publish goes on where the last one was interrupted.
+
+Shape suffixes: B rows of a batch, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.core.errors import InputError
+from stillhouse.releases.tags import identity_of
+from stillhouse.serving.release import CANARIES, DEPTH, LEAST_OVERLAP, NAME_LENGTH, Ranked, Release
+from stillhouse.serving.source import PARTS
+from stillhouse.serving.stores.searcher import CHANGES, DOCUMENT, RELEASE, apply_changes
+from stillhouse.serving.stores.store import LARGEST, TEXTS, Row, Store, digest_of
+
+BATCH = 2000
+"""Rows that are written together, completely or not at all."""
+SAME_SCORE = 1e-3
+"""Scores that differ by less may be the same, computed in another order."""
+Say = Callable[[str], None]
+
+
+def table_of(release: Release, name: str) -> str:
+    """The table of a release: releases of the same corpus, retriever and index share one."""
+    return f"{name}_{identity_of({part: {'digest': release.digests[part]} for part in PARTS})[:NAME_LENGTH]}"
+
+
+def publish(release: Release, store: Store, say: Say, forget_changes: bool = False) -> str:
+    """Publishes a release and returns its table.
+
+    What was added to the store or deleted from it since is applied to the new table too, or forgotten. Raises
+    `InputError` if another process is publishing this release, and if the store does not hold what was written.
+    """
+    table = table_of(release, store.name)
+    with store.locked(table):
+        record = store.notes(RELEASE).get(table) or _write(release, store, table, say)
+        live = store.live()
+        if live != table:
+            record |= {"previous": live}
+        store.note(RELEASE, {table: record})
+        with store.locked(CHANGES, wait=True):
+            changes = store.notes(DOCUMENT)
+            if forget_changes:
+                store.note(DOCUMENT, dict.fromkeys(changes))
+            else:
+                apply_changes(store, release.encode_passages, table, record["titles"], changes)
+            if live != table:
+                store.swap(table)
+    return table
+
+
+def roll_back(store: Store) -> str:
+    """Puts the release before the live one into use and returns its table. Raises `InputError` if there is none."""
+    releases = store.notes(RELEASE)
+    before = str(releases.get(store.live(), {}).get("previous", ""))
+    if before not in releases:
+        raise InputError(f"{store.address}#{store.name} has no release before the one in use; publish another")
+    store.swap(before)
+    return before
+
+
+def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, Any]:
+    """Writes and checks what a table lacks; returns its record."""
+    store.create(table, release.index.width)
+    present = store.count(table)
+    there = present // BATCH * BATCH
+    if there:
+        say(f"{there:,} passages are there from an interrupted publish")
+    digest = 0
+    for start, rows, vectors_BD in batches(release):
+        digest += digest_of(rows, vectors_BD)
+        if start >= there:
+            store.put(table, rows, vectors_BD, fresh=start >= present)
+            say(f"{start + len(rows):,} of {len(release.passages):,} passages")
+    say("building the store's index")
+    store.finish(table)
+    say("checking the store's content")
+    count = held = 0
+    for rows, vectors_BD in store.scan(table):
+        count += len(rows)
+        held += digest_of(rows, vectors_BD)
+    try:
+        refuse_other(store.address, len(release.passages), digest, count, held)
+    except InputError:
+        store.drop(table)
+        raise
+    return {
+        "model": release.digests["retriever"],
+        "digests": {part: release.digests[part] for part in PARTS},
+        "width": release.index.width,
+        "titles": release.titles,
+        "passages": count,
+        "digest": f"{held % LARGEST:032x}",
+        "canaries": _checked_canaries(release, store, table),
+    }
+
+
+def refuse_other(place: str, passages: int, digest: int, held: int, held_digest: int) -> None:
+    """Raises `InputError` unless as many passages as were written are held, with the same sum of digests."""
+    if (held, held_digest % LARGEST) != (passages, digest % LARGEST):
+        raise InputError(
+            f"{place} does not hold what was written: {held:,} passages of {passages:,}, or other content; it was "
+            "removed, so run the command again"
+        )
+
+
+def batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.float32]]]:
+    """The passages of a release with their vectors [B, D]: the first one's place, the rows, the vectors."""
+    for start in range(0, len(release.passages), BATCH):
+        places = range(start, min(start + BATCH, len(release.passages)))
+        rows = release.passages.at(places, *TEXTS)
+        for row, fields in zip(rows, release.passages.fields_at(places)):
+            row["fields"] = fields
+        yield start, rows, release.index.vectors(np.array(places, dtype=np.int32))
+
+
+def _checked_canaries(release: Release, store: Store, table: str) -> list[tuple[str, list[str]]]:
+    """Queries with the ids that the store finds. Raises `InputError` if the release's own index finds better passages.
+
+    They are the canary queries, or the texts of the first passages in a release without them. Scores are compared,
+    since passages with the same text may come in any order.
+    """
+    some = range(min(CANARIES, len(release.passages)))
+    texts = [text for text, _ in release.canaries] or [row["text"] for row in release.passages.at(some, "text")]
+    vectors_QD = release.encode(release.tokenize(texts, "query"), "query")
+    how = Ranked(DEPTH, bm25=0.0, documents=False)
+    found, shares = [], []
+    for text, vector_D, expected in zip(texts, vectors_QD, release.rank(texts, vectors_QD, [how] * len(texts))):
+        ranked = store.search(table, vector_D, DEPTH)
+        found.append((text, [row["passage_id"] for row, _ in ranked]))
+        least = expected.scores[-1] - SAME_SCORE * max(1, abs(expected.scores[-1]))
+        shares.append(sum(score >= least for _, score in ranked) / len(expected.scores))
+    if np.mean(shares) < LEAST_OVERLAP:
+        raise InputError(
+            f"{store.address} finds {np.mean(shares):.0%} of the first {DEPTH} passages that the release's own index "
+            f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates of "
+            "the store's index, and run the command again"
+        )
+    return found

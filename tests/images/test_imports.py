@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OWN = ("stillhouse",)
 PIPELINES, COMPONENTS = "stillhouse/kubeflow/pipelines", "stillhouse/components"
 LEFT_OUT = {
+    "lancedb": "a folder of one's own machine, or of a bucket, which needs no service",
     "ir_datasets": "fetches from the network what it reads",
     "optuna": "searches on one's own machine",
     "ray": "an image for corpora beyond a machine adds it (docs/large-corpora.md)",

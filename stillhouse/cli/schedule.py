@@ -48,7 +48,7 @@ def apply_action(argv: Sequence[str]) -> int:
     wanted = read_schedules(arguments.file)
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
-    changes = apply(wanted.schedules, cluster, dry=arguments.dry_run)
+    changes = apply(wanted.schedules.values(), cluster, dry=arguments.dry_run)
     for change in changes:
         show(change)
     failed = [change for change in changes if change.action == "fail"]
@@ -86,7 +86,7 @@ def watch_action(argv: Sequence[str]) -> int:
     from stillhouse.kubeflow.pipelines.schedules.watch import look, report_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
-    if not wanted.has_watches:
+    if wanted.watches is None:
         raise InputError(f"{arguments.file} has no `watches`; add them, as docs/releases.md shows")
     if not wanted.watches:  # the state after installation, not a failure of the CronJob
         show(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
@@ -94,7 +94,7 @@ def watch_action(argv: Sequence[str]) -> int:
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
     failed = ""
-    for watch in wanted.watches:
+    for watch in wanted.watches.values():
         try:
             seen = look(watch, cluster, again=arguments.again)
             show(seen)

@@ -75,7 +75,7 @@ def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
     """
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     monkeypatch.setattr(dsl, "PIPELINE_JOB_ID_PLACEHOLDER", "the-same-run")
-    monkeypatch.setattr(Pods, "place_bare", lambda self, task, *names, **more: task.set_caching_options(True))
+    monkeypatch.setattr(Pods, "place", lambda self, task, *names, **more: task.set_caching_options(True))
 
     def ran(name: str) -> list[str]:
         local.init(

@@ -23,9 +23,9 @@ def refuse_parameters(wanted: Schedules) -> None:
 
     Pipelines of other projects are not checked, and parameters of the user's own placements are unknown here.
     """
-    for schedule in wanted.schedules:
+    for schedule in wanted.schedules.values():
         _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
-    for watch in wanted.watches:
+    for watch in (wanted.watches or {}).values():
         _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
 
 

@@ -62,17 +62,15 @@ def apply_action(argv: Sequence[str]) -> int:
 
 def list_action(argv: Sequence[str]) -> int:
     arguments = _parser("list", "Lists Stillhouse's recurring runs on the cluster.", file=False).parse(argv)
-    from stillhouse.kubeflow.pipelines.schedules.apply import MARK
-    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.kubeflow.pipelines.schedules.apply import ENABLED, MARK
+    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow, in_flight
 
     cluster = Kubeflow("stillhouse", arguments.endpoint, arguments.namespace)
-    in_flight = {run.recurring for run in cluster.runs() if run.in_flight}
+    busy = {run.recurring_run_id for run in cluster.runs() if in_flight(run)}
     for entry in cluster.recurring_runs():
-        if entry.description.startswith(MARK):
-            state = ("enabled" if entry.enabled else "disabled") + (
-                ", a run in flight" if entry.id in in_flight else ""
-            )
-            show(f"{entry.name}  {state}")
+        if (entry.description or "").startswith(MARK):
+            more = ", a run in flight" if entry.recurring_run_id in busy else ""
+            show(f"{entry.display_name}  {'enabled' if entry.status == ENABLED else 'disabled'}{more}")
     return 0
 
 

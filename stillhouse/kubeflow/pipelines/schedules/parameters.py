@@ -41,7 +41,8 @@ def refuse_default_image(entry: Schedule | Watch, version: Any) -> None:
     if image is not None and not DIGEST.fullmatch(image):
         raise InputError(
             f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and "
-            f"{version.display_name} was compiled with {image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` in `parameters`"
+            f"{version.display_name} was compiled with {image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` "
+            "in `parameters`"
         )
 
 

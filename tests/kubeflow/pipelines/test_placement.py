@@ -165,6 +165,9 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}
     assert pod["activeDeadlineSeconds"] == str(240 * 3600)
+    run = {one["name"]: one["fieldPath"] for one in pod["fieldPathAsEnv"]}
+    assert run == {"STILLHOUSE_RUN": "metadata.labels['pipeline/runid']"}
+    assert pod["podMetadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464"}
 
 
 def test_waiting_time_does_not_count_against_retries() -> None:

@@ -94,7 +94,13 @@ VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
         "^give --objective simlm$",
     ),
     "a crash": (
-        ["Traceback", "RuntimeError: NCCL: unhandled system error", "node ended with exit code 1"],
+        [
+            "Traceback",
+            "[rank0]: RuntimeError: NCCL: unhandled system error",
+            "stillhouse: this is a crash, not bad input; the lines above say where it happened",
+            "E1123 failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: python3",
+            "node ended with exit code 1",
+        ],
         CrashElsewhere,
         r"^node 1 crashed \(exit code 1\): RuntimeError: NCCL: unhandled system error; TrainJob .*FailedJobs",
     ),

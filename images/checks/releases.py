@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from stillhouse.core.remote.dvc_source import look_up
-from stillhouse.kubeflow.pipelines.schedules.cluster import Run, Version
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Watch
 from stillhouse.kubeflow.pipelines.schedules.watch import look
 from stillhouse.releases.git import Git
@@ -23,11 +24,11 @@ class Started:
     def __init__(self) -> None:
         self.parameters: Mapping[str, Parameter] = {}
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[Any]:
         return []
 
-    def version_of(self, pipeline: str, version: str) -> Version:
-        return Version(version)
+    def version_of(self, pipeline: str, version: str) -> Any:
+        return SimpleNamespace(display_name=version, pipeline_spec=None)
 
     def start(
         self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str

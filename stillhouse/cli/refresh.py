@@ -10,9 +10,8 @@ from stillhouse.core.config import build
 from stillhouse.core.context import quiet
 from stillhouse.core.errors import REFUSED_CODE
 from stillhouse.core.monitoring.activity import watched, write_line
-from stillhouse.core.own_files import own_file, refuse_foreign_file
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
+from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
 
 EXAMPLES = """\
@@ -52,7 +51,6 @@ def refresh_parser() -> Parser:
     add_setting_flags(group, Thresholds)
     flag(group, "--plan-only", "show what the refresh would do and exit")
     flag(group, "--again", "retry a corpus whose challenger was refused")
-    flag(parser, "--report FILE", "write the outcome to FILE as JSON", output_file)
     add_rule_flags(parser.add_argument_group("when to refuse a challenger"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
@@ -68,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.plan import Thresholds
-    from stillhouse.releases.refresh.run import Request, refresh, report
+    from stillhouse.releases.refresh.run import Request, refresh
 
     arguments = refresh_parser().parse(argv)
     source = {name: getattr(arguments, name) for name in SOURCE if getattr(arguments, name) is not None}
@@ -82,16 +80,11 @@ def main(argv: Sequence[str]) -> int:
         plan_only=arguments.plan_only,
         again=arguments.again,
     )
-    if arguments.report:
-        refuse_foreign_file(arguments.report)
     log = (lambda line: None) if arguments.quiet else write_line
     work = arguments.folder.with_name(f"{arguments.folder.name}.work")
     with environment(arguments, work), watched("refresh", quiet()), watch_task("refresh", log) as task:
         done = refresh(request, log)
         if done.outcome:
             task.report = Report(done.sentence, facts={"released": done.outcome.in_use})
-    if arguments.report:
-        with own_file(arguments.report) as path:
-            report(done, path)
     show(done.sentence)
     return REFUSED_CODE if done.outcome and done.outcome.kind == REFUSED else 0

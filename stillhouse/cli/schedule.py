@@ -48,7 +48,7 @@ def apply_action(argv: Sequence[str]) -> int:
     wanted = read_schedules(arguments.file)
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
-    changes = apply(wanted.schedules, cluster, dry=arguments.dry_run)
+    changes = apply(wanted.schedules.values(), cluster, dry=arguments.dry_run)
     for change in changes:
         show(change)
     failed = [change for change in changes if change.action == "fail"]
@@ -62,17 +62,15 @@ def apply_action(argv: Sequence[str]) -> int:
 
 def list_action(argv: Sequence[str]) -> int:
     arguments = _parser("list", "Lists Stillhouse's recurring runs on the cluster.", file=False).parse(argv)
-    from stillhouse.kubeflow.pipelines.schedules.apply import MARK
-    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
+    from stillhouse.kubeflow.pipelines.schedules.apply import ENABLED, MARK
+    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow, in_flight
 
     cluster = Kubeflow("stillhouse", arguments.endpoint, arguments.namespace)
-    in_flight = {run.recurring for run in cluster.runs() if run.in_flight}
+    busy = {run.recurring_run_id for run in cluster.runs() if in_flight(run)}
     for entry in cluster.recurring_runs():
-        if entry.description.startswith(MARK):
-            state = ("enabled" if entry.enabled else "disabled") + (
-                ", a run in flight" if entry.id in in_flight else ""
-            )
-            show(f"{entry.name}  {state}")
+        if (entry.description or "").startswith(MARK):
+            more = ", a run in flight" if entry.recurring_run_id in busy else ""
+            show(f"{entry.display_name}  {'enabled' if entry.status == ENABLED else 'disabled'}{more}")
     return 0
 
 
@@ -86,7 +84,7 @@ def watch_action(argv: Sequence[str]) -> int:
     from stillhouse.kubeflow.pipelines.schedules.watch import look, report_schedule, watch_interval
 
     wanted = read_schedules(arguments.file)
-    if not wanted.has_watches:
+    if wanted.watches is None:
         raise InputError(f"{arguments.file} has no `watches`; add them, as docs/releases.md shows")
     if not wanted.watches:  # the state after installation, not a failure of the CronJob
         show(f"nothing to watch: list corpora under `watches` in {arguments.file}, as docs/releases.md shows")
@@ -94,7 +92,7 @@ def watch_action(argv: Sequence[str]) -> int:
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
     failed = ""
-    for watch in wanted.watches:
+    for watch in wanted.watches.values():
         try:
             seen = look(watch, cluster, again=arguments.again)
             show(seen)

@@ -314,8 +314,8 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
         tune_quickly,
     ),
     "refresh": Case(
-        (("refresh", "folder"), ("refresh", "report")),
-        lambda there, inputs: ["refresh", inputs / "own", "--folder", there / "f", "--report", there / "r.json"],
+        (("refresh", "folder"),),
+        lambda there, inputs: ["refresh", inputs / "own", "--folder", there / "f"],
         clone_alone,
     ),
     "release fetch": Case(

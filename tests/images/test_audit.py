@@ -5,44 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from local_server import local_server
 
 AUDIT = Path(__file__).resolve().parents[2] / "images" / "locks" / "audit"
 MENDED = {"id": "PYSEC-1", "fix_versions": ["2.0"]}
 OPEN = {"id": "PYSEC-2", "fix_versions": []}
 
 
-class Index(BaseHTTPRequestHandler):
-    """Answers for setuptools, and returns 404 for every other package. Below `/once/`, only one request succeeds."""
-
-    answered = 0
-
-    def do_GET(self) -> None:
-        known = self.path.startswith("/pypi/setuptools/")
-        if self.path.startswith("/once/"):
-            known = not Index.answered
-            Index.answered += 1
-        self.send_response(200 if known else 404)
-        self.end_headers()
-        self.wfile.write(json.dumps({"vulnerabilities": []}).encode() if known else b"")
-
-    def log_message(self, *words: Any) -> None:
-        pass
-
-
 @pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(Index, "answered", 0)
-    server = HTTPServer(("127.0.0.1", 0), Index)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+def index() -> Iterator[str]:
+    """An index that knows setuptools alone."""
+    with local_server(
+        lambda asked: (200, {"vulnerabilities": []}) if asked.path.startswith("/pypi/setuptools/") else (404, "")
+    ) as address:
+        yield address
 
 
 def run(

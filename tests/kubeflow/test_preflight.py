@@ -95,11 +95,3 @@ def test_a_pod_looks_for_the_gpus_of_its_run(case: str, four_gpus: Asked, monkey
         monkeypatch.setenv(PROCESSES, processes)
     pod_preflight.check_pod(parallel)
     assert [number if number > 1 else 0 for number, _ in four_gpus] == [together]
-
-
-def test_the_command_runs_the_collective_check(
-    four_gpus: Asked, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["preflight", "--gpus", "4", "--work", str(tmp_path)]) == 0
-    assert four_gpus == [(4, str(tmp_path))]
-    assert "4 GPUs (A, A, A, A;" in capsys.readouterr().out

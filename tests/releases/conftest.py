@@ -37,9 +37,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
         folder = make_repository(place / "work", "../../shelf")
         write_stages(folder)
-        call(folder, "git", "add", "--all")
-        call(folder, "git", "commit", "--quiet", "--message", "Stages")
-        call(folder, "git", "push", "--quiet", "origin", "main")
     return place
 
 

@@ -6,14 +6,13 @@ on the last page, and a change affects only the fields that it names. A body wit
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+
+from local_server import Asked, local_server
 
 ROOT = "/api/model_registry/"
 PAGE = 2
@@ -156,37 +155,16 @@ def _refuse_unknown(body: Plain, allowed: set[str]) -> None:
 def model_registry() -> Iterator[RegistryServer]:
     served = RegistryServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(asked: Asked) -> tuple[int, Plain]:
+        sent = asked.headers.get("Authorization", "")
+        try:
+            status, content = served.serve(asked.method, asked.path, asked.query, asked.content, sent)
+        except Refused as refused:
+            status, content = refused.status, {"code": str(refused.status), "message": str(refused)}
+        return status, _without_parents(content)
 
-        def log_message(self, *words: object) -> None:
-            pass
-
-        def _serve(self) -> None:
-            parts = urlsplit(self.path)
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
-            try:
-                query, sent = dict(parse_qsl(parts.query)), self.headers.get("Authorization", "")
-                status, content = served.serve(self.command, parts.path, query, body, sent)
-            except Refused as refused:
-                status, content = refused.status, {"code": str(refused.status), "message": str(refused)}
-            text = json.dumps(_without_parents(content)).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json; charset=UTF-8")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_PATCH = _serve
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served.address = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with local_server(answer) as served.address:
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _without_parents(content: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,24 @@ def make_repository(folder: Path, remote: str | Path) -> Path:
     dvc(folder, "init")
     dvc(folder, "remote", "add", "--default", "shelf", str(remote))
     (folder / ".gitignore").write_text("/artifacts/\n/.stillhouse/\n")
-    call(folder, "git", "add", "--all")
-    call(folder, "git", "commit", "--quiet", "--message", "Begin")
-    call(folder, "git", "push", "--quiet", "origin", "main")
+    commit(folder, "Begin")
     return folder
 
 
-def write_stages(folder: Path) -> None:
-    """Write a dvc.yaml whose stages make both artifacts, and an empty params.yaml."""
-    stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
+def commit(folder: Path, message: str) -> str:
+    """Commit and push all changes, and return the commit."""
+    call(folder, "git", "add", "--all")
+    call(folder, "git", "commit", "--quiet", "--message", message)
+    call(folder, "git", "push", "--quiet", "origin", "HEAD:main")
+    return call(folder, "git", "rev-parse", "HEAD").strip()
+
+
+def write_stages(folder: Path, paths: Mapping[str, str] = PATHS) -> None:
+    """Commit a dvc.yaml whose stages make the artifacts, and an empty params.yaml."""
+    stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in paths.items()}
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     (folder / "params.yaml").write_text("{}\n")
+    commit(folder, "Stages")
 
 
 def commit_data(folder: Path, name: str, files: Files, message: str) -> str:
@@ -74,10 +82,7 @@ def commit_data(folder: Path, name: str, files: Files, message: str) -> str:
         (folder / name / path).write_text(text)
     dvc(folder, "add", name)
     dvc(folder, "push")
-    call(folder, "git", "add", "--all")
-    call(folder, "git", "commit", "--quiet", "--message", message)
-    call(folder, "git", "push", "--quiet", "origin", "main")
-    return call(folder, "git", "rev-parse", "HEAD").strip()
+    return commit(folder, message)
 
 
 def make_artifacts(folder: Path, passages: int, weights: str) -> None:

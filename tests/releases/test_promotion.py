@@ -169,16 +169,14 @@ def test_a_push_that_was_cut_off_is_repeated(cut: str, place: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("git_alone")
-@pytest.mark.parametrize("arrives", [True])
-def test_git_is_cut_off_in_the_middle_of_a_push(arrives: bool, place: Path) -> None:
-    """The connection dies before or after the remote takes the refs. If after, a repetition finds the work done."""
+def test_git_is_cut_off_in_the_middle_of_a_push(place: Path) -> None:
+    """The connection dies after the remote took the refs: a repetition finds the work done."""
     release(place / "work")
     git = place / "bin" / "git"
     git.parent.mkdir()
     real = shutil.which("git")
-    done = f'{real} "$@"; ' if arrives else ""
     git.write_text(
-        f'#!/bin/sh\nif [ "$1" = push ]; then {done}'
+        f'#!/bin/sh\nif [ "$1" = push ]; then {real} "$@"; '
         f'echo "fatal: the remote end hung up unexpectedly" >&2; exit 128; fi\nexec {real} "$@"\n'
     )
     git.chmod(git.stat().st_mode | stat.S_IXUSR)
@@ -189,9 +187,9 @@ def test_git_is_cut_off_in_the_middle_of_a_push(arrives: bool, place: Path) -> N
             InputError, match=r"cannot push to the git remote .*the remote end hung up .*you can repeat"
         ):
             release(place / "work", 4, "two")
-    assert (refs(place) == before) == (not arrives)
+    assert refs(place) != before
     outcome = release(place / "work", 4, "two")
-    assert outcome.kind == ("already released" if arrives else "released") and outcome.release.name == "v1.1.0"
+    assert outcome.kind == "already released" and outcome.release.name == "v1.1.0"
     assert len(read_history(Git.of(place / "work")).releases) == 2
 
 

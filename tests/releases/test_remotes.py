@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from azure_server import CONTAINER, azure_server
 from gcs_server import BUCKET, gcs_server
-from repositories import PATHS, call, dvc, make_repository, release
+from repositories import PATHS, call, dvc, make_repository, release, write_stages
 
 from stillhouse.core.errors import InputError
 
@@ -33,12 +32,7 @@ def workspace(place: Path, remote: dict[str, str]) -> Path:
     for key, value in remote.items():
         if key != "url":
             dvc(folder, "remote", "modify", "shelf", key, value)
-    stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
-    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    (folder / "params.yaml").write_text("{}\n")
-    call(folder, "git", "add", "--all")
-    call(folder, "git", "commit", "--quiet", "--message", "Stages")
-    call(folder, "git", "push", "--quiet", "origin", "main")
+    write_stages(folder)
     return folder
 
 

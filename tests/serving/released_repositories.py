@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from git_identity import set_git_identity
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
-from repositories import call, make_repository
+from repositories import make_repository, write_stages
 
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Candidate, promote
@@ -78,12 +77,7 @@ def released(two_releases: list[Path], tmp_path_factory: pytest.TempPathFactory)
         place = tmp_path_factory.mktemp("released")
         repository = Repository(place, place / "releases")
         make_repository(repository.work, repository.releases)
-        stages = {name: {"cmd": f"echo {name}", "outs": [path]} for name, path in PATHS.items()}
-        (repository.work / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-        (repository.work / "params.yaml").write_text("{}\n")
-        call(repository.work, "git", "add", "--all")
-        call(repository.work, "git", "commit", "--quiet", "--message", "Stages")
-        call(repository.work, "git", "push", "--quiet", "origin", "main")
+        write_stages(repository.work, PATHS)
         for folder in two_releases:
             release(repository, folder)
         yield repository

@@ -5,49 +5,34 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from html.parser import HTMLParser
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from serving_releases import BROWSER, TRAP, Running, running
+from shown_page import Page
 
 from stillhouse.serving.page import matches
 
 
-class Elements(HTMLParser):
-    """The elements of a page, what they would run or fetch, and the text of marks."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.runs: list[str] = []
-        self.shown = ""
-        self.marks: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.runs += [tag] if tag in ("script", "img", "iframe", "link", "object") else []
-        self.runs += [name for name, _ in attributes if name.startswith("on") or name == "src"]
-
-    def handle_data(self, data: str) -> None:
-        self.shown += data
-        if self.tags and self.tags[-1] == "mark" and self.get_starttag_text() == "<mark>":
-            self.marks.append(data)
+def runs(text: str) -> list[str]:
+    """What a page would run or fetch."""
+    tags = Page(text).tags
+    found = [tag for tag, _ in tags if tag in ("script", "img", "iframe", "link", "object")]
+    return found + [name for _, names in tags for name in names if name.startswith("on") or name == "src"]
 
 
 def test_text_of_passages_and_clients_is_never_executed(served: Running) -> None:
     answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24", "release": ""}, headers=BROWSER)
-    page = Elements(answer.text)
-    assert page.runs == [] and "b" not in page.tags
+    page = Page(answer.text)
+    assert runs(answer.text) == [] and "b" not in dict(page.tags)
     shown = re.sub(r"\s+", " ", page.shown)
     assert TRAP.split(" &")[0] in shown
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     about = served.client.get("/docs", headers=BROWSER)
-    assert about.status_code == 200 and Elements(about.text).runs == []
+    assert about.status_code == 200 and runs(about.text) == []
     bad = served.client.post("/", data={"query": "tree", "release": "<script>alert(1)</script>"}, headers=BROWSER)
-    assert bad.status_code == 404 and Elements(bad.text).runs == []
+    assert bad.status_code == 404 and runs(bad.text) == []
 
 
 def test_the_page_shows_what_search_finds(served: Running) -> None:

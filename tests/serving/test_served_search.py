@@ -199,23 +199,6 @@ def test_openai_s_client_gets_the_library_s_vectors(served: Running, two_release
         client.embeddings.create(model="another", input="tree")
 
 
-def test_other_protocols_give_the_same_vectors(served: Running) -> None:
-    texts = QUERIES[:3]
-    made = served.client.post("/v1/embeddings", json={"model": "retriever", "input": texts}).json()
-    wanted = [each["embedding"] for each in made["data"]]
-    assert served.client.post("/embed", json={"inputs": texts}).json() == wanted
-    assert served.client.post("/embed", json={"inputs": texts[0], "truncate": True}).json() == wanted[:1]
-    about = served.client.get("/v2/models/retriever").json()
-    assert about["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
-    tensor = {"name": "text", "shape": [3], "datatype": "BYTES", "data": texts}
-    answer = served.client.post("/v2/models/retriever/infer", json={"id": "7", "inputs": [tensor]}).json()
-    [output] = answer["outputs"]
-    assert output["shape"] == [3, 32] and output["datatype"] == "FP32" and answer["id"] == "7"
-    assert np.array(output["data"]).reshape(3, 32).tolist() == wanted
-    assert served.client.get("/v2/models/retriever/ready").json()["ready"]
-    assert served.client.get("/v2/health/live").status_code == served.client.get("/v2/health/ready").status_code == 200
-
-
 def test_fewer_dimensions_are_the_first_ones_at_length_one(served: Running) -> None:
     whole, part = (
         np.array(served.client.post("/embed", json={"inputs": "tree"} | asked).json()[0])

@@ -113,14 +113,21 @@ class Api:
         """The object at this path, or None."""
         try:
             return dict(json.loads(self._read(path)))
-        except _NotThere:
-            return None
+        except Unseen as error:
+            if error.status == 404:
+                return None
+            raise
 
     def _list(self, path: str, **query: str) -> list[Plain]:
         found: list[Plain] = []
         pages: dict[str, Any] = {**query, "limit": str(PAGE)}
         while True:
-            answer = json.loads(self._read(path, **pages))
+            try:
+                answer = json.loads(self._read(path, **pages))
+            except Unseen as error:
+                if error.status == 404:
+                    raise NoSuchKind(str(error), status=404) from None
+                raise
             found += answer.get("items") or []
             token = answer.get("metadata", {}).get("continue")
             if not token:
@@ -146,29 +153,11 @@ class Api:
             return str(answer.data.decode("utf-8", errors="replace"))
         except ApiException as error:
             said = _message(error)
-            if error.status == 404:
-                raise _absence(path, error, said) from None
             if not error.status:  # a connection error, for instance an untrusted certificate
                 raise Unseen(str(error.reason), reached=False) from None
             raise Unseen(f"Kubernetes answers {error.status}: {said}", status=error.status, said=said) from None
         except (HTTPError, OSError) as error:
             raise Unseen(f"Kubernetes does not answer ({type(error).__name__})", reached=False) from None
-
-
-class _NotThere(Unseen):
-    """There is no object with this name."""
-
-
-def _absence(path: str, error: Any, said: str) -> Unseen:
-    """Tells a missing object from a missing kind: for an object, the server names it."""
-    try:
-        named = json.loads(error.body).get("details", {}).get("name")
-    except (TypeError, ValueError, AttributeError):
-        named = None
-    if named:
-        return _NotThere(said, status=404)
-    kind = path.split("/namespaces/")[0].removeprefix("/apis/")
-    return NoSuchKind(f"the cluster has no {kind}", status=404)
 
 
 def _message(error: Any) -> str:

@@ -20,7 +20,7 @@ from stillhouse.kubeflow.pipelines.interface import make_pipeline
 from stillhouse.kubeflow.pipelines.ir import compile_small
 from stillhouse.kubeflow.pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
 from stillhouse.kubeflow.pipelines.stage_component import OUTPUTS, kind_of, written
-from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
+from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json, step_names
 from stillhouse.kubeflow.pipelines.train import pipeline_inputs
 from stillhouse.kubeflow.pods.compare import shared_stages, shared_uses
 from stillhouse.kubeflow.pods.stage import FOLDER, RECIPE
@@ -49,11 +49,11 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     def body(given: dict[str, Any], pods: Pods) -> None:
         kinds = {entry.name: entry.kind for entry in inputs}
         check = check_run(NAME, as_json(plan.recipe), kinds, given, stages, sweep=content)
-        pods = pods.with_nodes_of(pods.place_bare(check, CHECK, "check", retries=0))
+        pods = pods.with_nodes_of(pods.place(check, CHECK, "check", retries=0, waits=False))
         made = add_stages(stages, check, pods, MODULE, "run_shared")
         folders = {stage.name: made[stage.name].outputs[FOLDER] for stage in stages}
         there = variants_component(stages)(recipe=check.outputs[RECIPE], **folders)
-        pods.place_variants(there, varied_uses(plan), LABEL, LABEL)
+        pods.place_steps(there, LABEL, list(dict.fromkeys(step_names(varied_uses(plan)))), 1, LABEL)
 
     description = f"Compares pre-training objectives: {plan.sweep.title or plan.sweep.name}."
     return make_pipeline(NAME, description, inputs, table, body)

@@ -73,7 +73,7 @@ def make_pipeline(
         given = dict(zip(names, arguments))
         pods = Pods(table, given, table.shards if table else 1, name)
         end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        with dsl.ExitHandler(pods.place_bare(end, END, "report_end"), name=name):
+        with dsl.ExitHandler(pods.place(end, END, "report_end", waits=False), name=name):
             body(given, pods)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -1,10 +1,8 @@
 """A pipeline's intermediate representation (IR): compiles it, shrinks it, names it by its content, and writes it.
 
 Kubernetes stores a pipeline in one object of at most about 1.5 MB, and Argo stores a run in one of 1 MiB
-(`pipelines/workflow_size.py`). kfp repeats a component and its container for each of its tasks. This module merges
-equal ones, which works because tasks refer to components by name, and drops what nothing reads there: the descriptions
-of a component's parameters, requests and limits in their former format, and a second input for each parameter in a
-pod's description.
+(`pipelines/workflow_size.py`). This module drops what nothing reads there: requests and limits in their former format,
+and a second input for each parameter in a pod's description.
 """
 
 from __future__ import annotations
@@ -75,15 +73,14 @@ class Compiled:
 
 
 def compile_small(pipeline: BaseComponent) -> Compiled:
-    """Compiles a pipeline and merges its duplicate parts. Raises `InputError` if a run would be too large."""
+    """Compiles a pipeline without what nothing reads. Raises `InputError` if a run would be too large."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         compiler.Compiler().compile(pipeline, str(path))
-        spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=_loader())
+        spec, *others = yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     compiled = Compiled(spec, others[0] if others else {})
     leave_out_former_fields(compiled)
     leave_out_second_inputs(compiled)
-    merge_equal(compiled)
     refuse_large(compiled.name, compiled.size)
     return compiled
 
@@ -122,44 +119,12 @@ def leave_out_second_inputs(compiled: Compiled) -> None:
                     del given[name]
 
 
-def merge_equal(compiled: Compiled) -> None:
-    """Keeps one of several equal executors or components, and makes the tasks refer to it."""
-    executors: Plain = compiled.spec["deploymentSpec"]["executors"]
-    on_kubernetes = pods_of(compiled.platforms)
-    first: dict[str, str] = {}
-    kept = {
-        label: first.setdefault(digest_json([executor, on_kubernetes.get(label)]), label)
-        for label, executor in executors.items()
-    }
-    for label, other in kept.items():
-        if other != label:
-            del executors[label]
-            on_kubernetes.pop(label, None)
-    components: Plain = compiled.spec["components"]
-    first, renamed = {}, {}
-    for name, component in components.items():
-        if "executorLabel" in component:
-            component["executorLabel"] = kept[component["executorLabel"]]
-            renamed[name] = first.setdefault(digest_json(component), name)
-    for name, other in renamed.items():
-        if other != name:
-            del components[name]
-    for holder in (compiled.spec["root"], *components.values()):
-        for task in holder.get("dag", {}).get("tasks", {}).values():
-            reference = task["componentRef"]
-            reference["name"] = renamed.get(reference["name"], reference["name"])
-
-
 def dump(documents: list[Plain]) -> str:
-    return str(yaml.dump_all(documents, Dumper=_dumper(), sort_keys=True, allow_unicode=True, width=120))
+    return str(yaml.dump_all(documents, Dumper=_PlainDumper, sort_keys=True, allow_unicode=True, width=120))
 
 
 def _resource(kind: str, name: str, spec: Plain) -> Plain:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def _loader() -> Any:
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _PlainDumper(yaml.SafeDumper):
@@ -167,7 +132,3 @@ class _PlainDumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _dumper() -> Any:
-    return _PlainDumper

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import logging
 import os
 import shutil
 import warnings
@@ -92,30 +90,13 @@ def run_pipeline(pipeline: Any, values: Mapping[str, Any], workspace: Path) -> N
         workspace_root=str(workspace / "shared"),
         raise_on_error=False,
     )
-    with _own_output(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         # kfp warns about image names without "python", but the tasks run in this environment.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="kfp.local")
         try:
             pipeline(**values)
         except RuntimeError as error:
             raise PipelineFailed(str(error)) from error
-
-
-@contextmanager
-def _own_output() -> Iterator[None]:
-    """Restores `print` and the root logger.
-
-    kfp's runner replaces both for each task. If tasks run in several threads, as in a loop, the last to end restores
-    what another task installed, and everything that this process prints later would be indented.
-    """
-    printing, logger = builtins.print, logging.getLogger()
-    level, handlers = logger.level, list(logger.handlers)
-    try:
-        yield
-    finally:
-        builtins.print = printing
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
 
 
 @contextmanager

@@ -22,12 +22,9 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 """The name of an object in Kubernetes."""
 RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 """The name of an extended resource, such as nvidia.com/gpu."""
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 GIB = {"Mi": 1 / 1024, "Gi": 1.0, "Ti": 1024.0}
 SHARED_MEMORY = "/dev/shm"
-EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def gib(quantity: str) -> float:
@@ -59,12 +56,6 @@ def _refuse_bytes(value: str, what: str, *, may_be_empty: bool = False) -> None:
         _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, like 16Gi")
 
 
-def _refuse_path(path: str, what: str) -> None:
-    _check(
-        path.startswith("/") and len(path) > 1, f"{what} is mounted at {path!r}", "give an absolute path like /volume"
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
     """The accelerator of a pod. Type and count are parameters of the pipeline with these defaults."""
@@ -73,7 +64,6 @@ class Accelerator:
     count: int = 1
 
     def __post_init__(self) -> None:
-        _check(bool(RESOURCE.fullmatch(self.type)), f"the accelerator is {self.type!r}", "write it like nvidia.com/gpu")
         _check(self.count >= 1, f"{self.count} accelerators", "leave out the accelerator if there is none")
 
 
@@ -85,10 +75,6 @@ class Toleration:
     value: str = ""
     effect: str = ""
 
-    def __post_init__(self) -> None:
-        _check(bool(self.key), "a toleration has no key", "give the key of the taint")
-        _check(self.effect in EFFECTS, f"a toleration's effect is {self.effect!r}", f"use {', '.join(EFFECTS[1:])}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -97,11 +83,6 @@ class Claim:
     parameter: str
     name: str
     path: str
-
-    def __post_init__(self) -> None:
-        _check(bool(NAME.fullmatch(self.name)), f"a claim is called {self.name!r}", "give the name of a volume claim")
-        _refuse_path(self.path, f"claim {self.name}")
-        _refuse_parameter(self.parameter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,17 +99,7 @@ class Secret:
     optional: bool = True
 
     def __post_init__(self) -> None:
-        _check(bool(NAME.fullmatch(self.name)), f"a secret is called {self.name!r}", "give the name of a secret")
         _check(bool(self.keys) != bool(self.path), f"secret {self.name}", "give either keys, or a path to mount it at")
-        for variable in self.keys.values():
-            _check(bool(VARIABLE.fullmatch(variable)), f"secret {self.name}: {variable!r}", "name a variable")
-        if self.path:
-            _refuse_path(self.path, f"secret {self.name}")
-        _refuse_parameter(self.parameter)
-
-
-def _refuse_parameter(name: str) -> None:
-    _check(bool(re.fullmatch("[a-z][a-z_]{2,}", name)), f"a parameter is called {name!r}", "name it like data_secret")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +155,6 @@ class Placement:
             remedy = f"raise memory_limit above {self.shared_memory}: files in {SHARED_MEMORY} count against it"
             _check(gib(self.shared_memory) < most, f"shared_memory is {self.shared_memory}", remedy)
         _refuse_bytes(self.scratch, "scratch")
-        _refuse_path(self.scratch_path, "scratch")
-        for label in (self.queue, self.priority):
-            _check(bool(LABEL.fullmatch(label)) and len(label) < 64, f"the queue or priority {label!r}", "name a label")
         _check(0 <= self.retries <= 10, f"{self.retries} retries", "give 0 to 10")
         _check(self.retry_after_seconds >= 0, "retry_after_seconds is negative", "give 0 or more")
         _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
@@ -194,6 +162,8 @@ class Placement:
         _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
         paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
         paths += [secret.path for secret in self.secrets if secret.path]
+        for path in paths:
+            _check(path.startswith("/"), f"something is mounted at {path!r}", "give an absolute path like /volume")
         twice = sorted({path for path in paths if paths.count(path) > 1})
         _check(not twice, f"two volumes at {', '.join(twice)}", "mount each at its own path")
 

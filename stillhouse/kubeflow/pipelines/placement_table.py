@@ -20,11 +20,10 @@ import dataclasses
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from stillhouse.core.config import nearest, read_as
 from stillhouse.core.errors import InputError
-from stillhouse.core.yaml_file import read_yaml, shown
+from stillhouse.core.yaml_file import read_yaml
 from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
 from stillhouse.pipeline.graph import GRAPHS
@@ -34,7 +33,6 @@ from stillhouse.releases.refresh.graph import CHALLENGER
 FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
 DEFAULT_KIND = "default"
-PARTS = ("shared", "kinds", "steps", "tasks", "shards", "form")
 OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
 """Tasks that are not steps but have their own kind of pod: they use git and handle whole releases."""
 TRAININGS = ("pretrain", "train-retriever")
@@ -52,10 +50,28 @@ class PlacementTable:
 
     name: str
     kinds: Mapping[str, Placement]
-    steps: Mapping[str, str]
+    steps: Mapping[str, str] = field(default_factory=dict)
     shards: int = 1
     tasks: Mapping[str, str] = field(default_factory=dict)
     form: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if DEFAULT_KIND not in self.kinds:
+            raise InputError(f"kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
+        for part, rows, known in (("steps", self.steps, [*steps(), *OTHERS]), ("tasks", self.tasks, KNOWN_TASKS)):
+            for name, kind in rows.items():
+                if name not in known:
+                    raise InputError(f"{part}: there is no {part[:-1]} {name!r}; {nearest(name, known)}")
+                if kind not in self.kinds:
+                    raise InputError(f"{part}: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
+        if not 1 <= self.shards <= 99:
+            raise InputError(f"shards must be a whole number from 1 to 99, not {self.shards}")
+        objects = list(filter(_is_object, self.names))
+        for name in self.form or ():
+            if name not in objects:
+                raise InputError(f"form: there is no claim or secret {name!r}; {nearest(name, objects)}")
+        for step in steps():
+            refuse_nodes(step, self.of(step))
 
     def of(self, name: str) -> Placement:
         """The placement of a step, or of a component that is not a step, by name."""
@@ -83,7 +99,6 @@ class PlacementTable:
         for step in TRAININGS:
             kind = f"{step} on {nodes} nodes"
             steps[step], kinds[kind] = kind, dataclasses.replace(self.of(step), nodes=nodes)
-            refuse_nodes(step, kinds[kind], f"placements {self.name}")
         return dataclasses.replace(self, kinds=kinds, steps=steps)
 
     @property
@@ -101,8 +116,8 @@ class PlacementTable:
             for name, default in placement.parameters.items():
                 if found.setdefault(name, default) != default:
                     raise InputError(
-                        f"placements {self.name}: {name} is {found[name]!r} in one kind and {default!r} in another; a "
-                        "parameter of the pipeline has one default"
+                        f"{name} is {found[name]!r} in one kind and {default!r} in another; a parameter of the "
+                        "pipeline has one default"
                     )
         return found
 
@@ -125,49 +140,13 @@ def read_table(path: Path) -> PlacementTable:
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} must map kinds, steps and shared to their rows")
-    for key in content:
-        if key not in PARTS:
-            raise InputError(f"{path}: unknown part {shown(key)}; {nearest(str(key), PARTS)}")
-    shared, kinds, chosen, tasks = (_rows(content, key, path) for key in ("shared", "kinds", "steps", "tasks"))
-    if DEFAULT_KIND not in kinds:
-        raise InputError(f"{path}: kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
-    for step in chosen:
-        known = [*steps(), *OTHERS]
-        if step not in known:
-            raise InputError(f"{path}: steps: there is no step {shown(step)}; {nearest(str(step), known)}")
-    for task in tasks:
-        if task not in KNOWN_TASKS:
-            raise InputError(f"{path}: tasks: there is no task {shown(task)}; {nearest(str(task), KNOWN_TASKS)}")
-    for part, rows in (("steps", chosen), ("tasks", tasks)):
-        for name, kind in rows.items():
-            if kind not in kinds:
-                raise InputError(f"{path}: {part}: {name} has the kind {shown(kind)}; {nearest(str(kind), kinds)}")
-    shards = content.get("shards", 1)
-    if type(shards) is not int or not 1 <= shards <= 99:
-        raise InputError(f"{path}: shards must be a whole number from 1 to 99, not {shown(shards)}")
-    made = {}
-    for kind, row in kinds.items():
-        if row is not None and not isinstance(row, dict):
-            raise InputError(f"{path}: kind {shown(kind)} must map settings to values, not {shown(row)}")
-        made[kind] = read_as(Placement, shared | (row or {}), f"{path}: kind {kind}")
-    table = PlacementTable(path.stem, made, chosen, shards, tasks, _form(content, path))
-    for name in table.form or ():
-        objects = [known for known in table.names if _is_object(known)]
-        if name not in objects:
-            raise InputError(f"{path}: form: there is no claim or secret {shown(name)}; {nearest(str(name), objects)}")
-    for step in steps():
-        refuse_nodes(step, table.of(step), f"{path}: steps")
-    assert table.parameters is not None  # one default per parameter
-    return table
-
-
-def _form(content: Mapping[str, Any], path: Path) -> tuple[str, ...] | None:
-    if "form" not in content:
-        return None
-    names = content["form"]
-    if not isinstance(names, list):
-        raise InputError(f"{path}: form must be a list of parameters, not {shown(names)}; write [] for none")
-    return tuple(names)
+    shared, kinds = content.pop("shared", None) or {}, content.get("kinds")
+    if not isinstance(shared, dict):
+        raise InputError(f"{path}: shared must map settings to values")
+    if isinstance(kinds, dict):
+        rows = {name: {} if row is None else row for name, row in kinds.items()}
+        content["kinds"] = {name: shared | row if isinstance(row, dict) else row for name, row in rows.items()}
+    return read_as(PlacementTable, content | {"name": path.stem}, str(path))
 
 
 def _is_object(parameter: str) -> bool:
@@ -175,23 +154,16 @@ def _is_object(parameter: str) -> bool:
     return parameter.endswith(("_claim", "_secret"))
 
 
-def refuse_nodes(step: str, placement: Placement, where: str) -> None:
+def refuse_nodes(step: str, placement: Placement) -> None:
     """Refuses several nodes for a step that cannot use them, or that would lack its volume there."""
     if placement.nodes == 1:
         return
     if step not in TRAININGS:
         raise InputError(
-            f"{where}: {step} cannot run on {placement.nodes} nodes, only {' and '.join(TRAININGS)} can; give it a "
-            "kind with nodes: 1"
+            f"steps: {step} cannot run on {placement.nodes} nodes, only {' and '.join(TRAININGS)} can; give it a kind "
+            "with nodes: 1"
         )
     if not placement.claims:
         raise InputError(
-            f"{where}: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim"
+            f"steps: {step} on {placement.nodes} nodes needs a volume that all of them mount; give its kind a claim"
         )
-
-
-def _rows(content: Mapping[str, Any], key: str, path: Path) -> dict[str, Any]:
-    rows = content.get(key) or {}
-    if not isinstance(rows, dict):
-        raise InputError(f"{path}: {key} must be a mapping, not {shown(rows)}")
-    return rows

@@ -6,28 +6,15 @@ CPUs, memory, accelerators and node selection only apply to the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from kfp.dsl.pipeline_task import PipelineTask
-
 from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
-from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, annotations_of, environment, hand_down
+from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, annotations_of, environment
 from stillhouse.kubeflow.pipelines.placement import Placement, Toleration
-from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
 from stillhouse.kubeflow.preflight import REQUIREMENTS
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.registry import steps
 
 MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
-
-
-def ask_for_nodes(task: PipelineTask, nodes: Iterable[NodeSettings], chosen: Mapping[str, Any]) -> PipelineTask:
-    """Gives a task's pod what it needs to start these nodes, apart from their settings."""
-    if any(settings.accelerator_type for settings in nodes):
-        hand_down(task, (TYPE, COUNT), chosen)
-    return task
 
 
 def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:

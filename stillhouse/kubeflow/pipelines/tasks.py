@@ -9,12 +9,13 @@ from typing import Any
 
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.kubeflow.pipelines.place import place
+from stillhouse.kubeflow.pipelines.place import hand_down, place
 from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
-from stillhouse.kubeflow.pipelines.several_nodes import ask_for_nodes, node_settings
+from stillhouse.kubeflow.pipelines.several_nodes import node_settings
 from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
+from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.stage import FOLDER, NODES, PLAN, RECIPE, digest_argument
 from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
 from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings, nodes_text
@@ -47,66 +48,55 @@ class Pods:
         """The pods of the tasks after `first`, which writes which nodes they start."""
         return replace(self, first=first)
 
-    def place(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
+    def place(
+        self, task: PipelineTask, step: str, label: str, *, retries: int | None = None, waits: bool = True
+    ) -> PipelineTask:
         """Names a task `label` and gives it the pod of `step`, the name of a step or of another component.
 
         `retries` limits the retries, with a short pause, of a task whose failure is usually its result and would only
-        repeat itself, so that the user sees it soon.
+        repeat itself, so that the user sees it soon. One that `waits` for nothing must start even if something is
+        missing: it has no volumes, secrets and queue.
 
         Kubeflow's own cache is off: it identifies an input by its name, so it would not notice a changed corpus. A
         stage has the digests of what it reads among its arguments, so it may be on there (`add_stages`).
         """
         task.set_display_name(label).set_caching_options(False)
-        if not self.table:
-            return task
-        return self._put(task, self.table.of(step), step, label, retries)
+        if self.table:
+            placement = self.table.of(step) if waits else bare(self.table.of(step))
+            if retries is not None:
+                pause = min(SHORT_PAUSE_SECONDS, placement.retry_after_seconds)
+                retries = min(retries, placement.retries)
+                placement = replace(placement, retries=retries, retry_after_seconds=pause)
+            place(task, placement, step, self.chosen, self.pipeline, label)
+        return task
 
-    def place_bare(self, task: PipelineTask, step: str, label: str, *, retries: int | None = None) -> PipelineTask:
-        """The same for a task that must start even if something is missing: without volumes, secrets and queue."""
+    def place_steps(
+        self, task: PipelineTask, label: str, names: Sequence[str], shards: int | None = None, parts: str = ""
+    ) -> PipelineTask:
+        """Names a task `label`, and gives it a pod for these steps and their nodes.
+
+        The steps divide a corpus into `shards`; None = the table's. A task that divides its own work into `parts` gets
+        a node for each shard instead, unless a training needs several nodes: then the task's pod starts them and does
+        the rest by itself.
+        """
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
-        return self._put(task, bare(self.table.of(step)), step, label, retries)
-
-    def _put(
-        self, task: PipelineTask, placement: Placement, step: str, label: str, retries: int | None
-    ) -> PipelineTask:
-        if retries is not None:
-            placement = _retried_soon(placement, retries)
-        return place(task, placement, step, self.chosen, self.pipeline, label)
-
-    def place_divided(self, made: PipelineTask, step: str, label: str, parts: str) -> PipelineTask:
-        """Gives a task the pod of `step`, and one such node per shard for the work that it divides into `parts`."""
-        if not self.table:
-            return self.place(made, step, label)
-        return self._divided(made, self.table.of(step), label, parts)
-
-    def place_variants(self, made: PipelineTask, uses: Sequence[Use], label: str, parts: str) -> PipelineTask:
-        """The same for a task that runs the same uses several times with different settings.
-
-        If a training needs several nodes, the task's pod starts them and does the rest by itself.
-        """
-        if not self.table:
-            return self.place(made, label, label)
-        names = list(dict.fromkeys(use.step_name for use in uses))
-        several = self._several(names, 1)
+        several = self._several(names, self.shards if shards is None else shards)
         placement = self.table.of_task(label, names, several)
-        return self._divided(made, placement, label, parts, several)
-
-    def _divided(
-        self,
-        made: PipelineTask,
-        placement: Placement,
-        label: str,
-        parts: str,
-        several: Mapping[str, Placement] | None = None,
-    ) -> PipelineTask:
-        assert self.table
-        several = dict(several or {})
-        if self.shards > 1 and not several:
+        if parts and self.shards > 1 and not several:
             several[parts] = replace(placement, nodes=self.shards)
             placement = launcher_of(placement)
-        return self._put_with_nodes(made, placement, label, several)
+        place(task, placement, label, self.chosen, self.pipeline, label)
+        nodes = [(step, node_settings(of, step, label)) for step, of in several.items()]
+        if any(settings.accelerator_type for _, settings in nodes):
+            hand_down(task, (TYPE, COUNT), self.chosen)
+        if nodes and self.first:
+            self.nodes.extend(nodes)
+            self.first.inputs[NODES] = nodes_text(self.nodes)
+        elif nodes:
+            task.set_env_variable(VARIABLE, nodes_text(nodes))
+        return task
 
     def _several(self, steps: Iterable[str], shards: int) -> dict[str, Placement]:
         """The placements of the nodes for a task of these steps: for whole steps, and for shards of divided ones.
@@ -128,37 +118,9 @@ class Pods:
                 found[part] = replace(self.table.of(part), nodes=shards - OWN)
         return found
 
-    def _put_with_nodes(
-        self, made: PipelineTask, placement: Placement, label: str, several: Mapping[str, Placement]
-    ) -> PipelineTask:
-        made.set_display_name(label).set_caching_options(False)
-        self._put(made, placement, label, label, None)
-        nodes = [(step, node_settings(of, step, label)) for step, of in several.items()]
-        if nodes:
-            ask_for_nodes(made, (settings for _, settings in nodes), self.chosen)
-            if self.first:
-                self.nodes.extend(nodes)
-                self.first.inputs[NODES] = nodes_text(self.nodes)
-            else:
-                made.set_env_variable(VARIABLE, nodes_text(nodes))
-        return made
 
-    def place_task(self, made: PipelineTask, task: Stage) -> PipelineTask:
-        """The same for a task that runs a stage: it also gets its nodes."""
-        if not self.table:
-            return self.place(made, task.name, task.name)
-        names = [use.step_name for use in task.uses]
-        several = self._several(names, self.shards)
-        placement = self.table.of_task(task.name, names, several)
-        return self._put_with_nodes(made, placement, task.name, several)
-
-
-def _retried_soon(placement: Placement, retries: int) -> Placement:
-    return replace(
-        placement,
-        retries=min(retries, placement.retries),
-        retry_after_seconds=min(SHORT_PAUSE_SECONDS, placement.retry_after_seconds),
-    )
+def step_names(uses: Iterable[Use]) -> list[str]:
+    return [use.step_name for use in uses]
 
 
 def as_json(recipe: Recipe) -> str:
@@ -186,7 +148,7 @@ def add_stages(
             {name: of.outputs["Output"] for name, of in made.items()},
         )
         task = add_stage(stage, stages, made, first, (module, call), plan, digests)
-        made[stage.name] = pods.place_task(task, stage).set_caching_options(True)
+        made[stage.name] = pods.place_steps(task, stage.name, step_names(stage.uses)).set_caching_options(True)
     return made
 
 

@@ -32,6 +32,6 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
         values = {name: given[name] for name in kinds}
         plan = pods.place(check(**values), "check", "plan", retries=1)
         measured = measure(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **values)
-        pods.place_divided(measured.after(plan), "index", "zero_shot", "zero-shot")
+        pods.place_steps(measured.after(plan), "zero_shot", ["index"], 1, NAME)
 
     return make_pipeline(NAME, DESCRIPTION, config_inputs(Config), table, body)

@@ -7,7 +7,9 @@ or pod, and a run that is started again, continue with the first step that is no
 
 from __future__ import annotations
 
+import gc
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from html import escape
@@ -24,10 +26,10 @@ from stillhouse.core.errors import ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.monitoring.settings import TASK
 from stillhouse.core.monitoring.watch import watch_task
 from stillhouse.core.own_files import link_or_copy
 from stillhouse.core.terminal import warn
-from stillhouse.kubeflow.pods.around_step import free_memory, labelled
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, run_step
 from stillhouse.kubeflow.pods.pod_preflight import check_pod
 from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
@@ -98,6 +100,14 @@ def step_in_pod(use: Use, config: Any, root: Path) -> Report:
     return report
 
 
+def free_memory() -> None:
+    """Frees a step's memory, as the end of its process would: the next step may need the whole GPU."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
 def report_path(use: Use, root: Path) -> Path:
     """Where a task keeps a step's report."""
     return root / use.name / "report.json"
@@ -140,7 +150,8 @@ class StageInPod:
     @contextmanager
     def _around(self, use: Use) -> Iterator[None]:
         with ExitStack() as entered:
-            entered.enter_context(labelled(use.name))
+            # Its metrics have this label, also in processes that it starts.
+            entered.enter_context(environment_variables({TASK: use.name}))
             entered.enter_context(activity.watched(use.name, quiet()))
             entered.enter_context(keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name))
             entered.enter_context(access_errors())

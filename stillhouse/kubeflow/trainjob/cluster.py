@@ -100,14 +100,6 @@ class Cluster(Api):
                 reasons.append(f"{about.get('kind')} {name}: {words}")
         return list(dict.fromkeys(reasons))
 
-    def _get(self, path: str) -> Plain | None:
-        try:
-            return super()._get(path)
-        except Unseen as error:
-            if error.status == 404:
-                return None
-            raise
-
     def _read(self, path: str, method: str = "GET", body: Plain | None = None, **query: Any) -> str:
         pause = 0.5
         while True:

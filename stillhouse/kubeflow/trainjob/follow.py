@@ -8,7 +8,6 @@ node has started.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.core.errors import CrashElsewhere
@@ -60,28 +59,15 @@ def sizes(job: Plain) -> str:
     return f"{trainer['numNodes']} nodes of {trainer['numProcPerNode']} processes each, with {limits}"
 
 
-@dataclass
-class ChangeLog:
-    """Logs each change of a job once: its state and, while nodes are missing, Kubernetes' warnings."""
-
-    cluster: Cluster
-    log: Log
-    nodes: int
-    said: str = ""
-
-    def show(self, name: str, job: Plain, pods: list[Plain]) -> bool:
-        """Logs the state if it changed; returns whether it did."""
-        begun = sum(1 for pod in pods if {"running", "terminated"} & container_state(pod).keys())
-        line = f"TrainJob {name}: {state(job).lower()}, {begun} of {self.nodes} nodes have started"
-        if state(job) in (COMPLETE, FAILED):
-            line = f"TrainJob {name}: {state(job).lower()}"
-        elif begun < self.nodes and state(job) != SUSPENDED:
-            line = "\n  ".join([line, *self.cluster.trouble(name)])
-        if line == self.said:
-            return False
-        self.said = line
-        self.log(line)
-        return True
+def summary(cluster: Cluster, job: Plain, pods: list[Plain], nodes: int) -> str:
+    """A job's state and, while nodes are missing, Kubernetes' warnings."""
+    name = job["metadata"]["name"]
+    begun = sum(1 for pod in pods if {"running", "terminated"} & container_state(pod).keys())
+    if state(job) in (COMPLETE, FAILED):
+        return f"TrainJob {name}: {state(job).lower()}"
+    line = f"TrainJob {name}: {state(job).lower()}, {begun} of {nodes} nodes have started"
+    waits = begun < nodes and state(job) != SUSPENDED
+    return "\n  ".join([line, *cluster.trouble(name)]) if waits else line
 
 
 def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
@@ -89,7 +75,7 @@ def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
 
     Raises `InputError` or `CrashElsewhere`, depending on its nodes, for a job that failed or was deleted.
     """
-    logs, changes, pause = NodeLogs(cluster, log), ChangeLog(cluster, log, nodes), SHORTEST_PAUSE
+    logs, line, pause = NodeLogs(cluster, log), "", SHORTEST_PAUSE
     seen: dict[str, NodeEnd] = {}
     while True:
         job = cluster.find(name)
@@ -97,7 +83,10 @@ def follow(cluster: Cluster, name: str, nodes: int, log: Log) -> None:
             raise CrashElsewhere(f"TrainJob {name} was deleted while it ran; the retry starts it again")
         pods = cluster.pods_of(name)
         note_ends(seen, pods)
-        news = [changes.show(name, job, pods), *(logs.show(pod) for pod in pods)]
+        before, line = line, summary(cluster, job, pods, nodes)
+        if line != before:
+            log(line)
+        news = [line != before, *(logs.show(pod) for pod in pods)]
         if state(job) == COMPLETE:
             return
         if state(job) == FAILED:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.artifacts import digest_json, read_manifest, write_json
+from stillhouse.core.artifacts import digest_json, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing
@@ -233,13 +233,3 @@ def _compare(root: Path, level: Level, config: Any, champion: Release, against: 
         inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
     execute(find_step("compare-release"), config, inputs, {"verdict": root / VERDICT})
     return dict(read_manifest(root / VERDICT).facts)
-
-
-def report(refreshed: Refreshed, path: Path) -> None:
-    """Writes how a refresh ended as JSON, for a pipeline's task."""
-    outcome = refreshed.outcome
-    content = {"level": str(refreshed.plan.level), "reason": refreshed.plan.reason}
-    if outcome:
-        content |= {"outcome": outcome.kind, "why": outcome.reason}
-        content["release"] = outcome.release.name if outcome.release else ""
-    write_json(path, content)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlparse
 
 import pytest
+from local_server import Asked, local_server
 
 RUN = "6a2f"
 DIGEST = "sha256:" + "0" * 64
@@ -150,56 +148,28 @@ class Api:
 def serve(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Api]:
     known = Api()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = urlparse(self.path)
-            query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-            self.answer(lambda: known.get(asked.path, query))
+    def answer(asked: Asked) -> tuple[int, dict[str, Any]]:
+        token = asked.headers.get("authorization", "")
+        known.tokens.add(token)
+        try:
+            known.let_in(asked.path, token)
+            return 200, act(asked)
+        except Refusal as refusal:
+            return refusal.status, refusal.content
 
-        def do_POST(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("content-length") or 0))
-            asked = urlparse(self.path)
-            if "/upload" in asked.path:
-                query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-                self.answer(lambda: known.upload(asked.path, query))
-                return
-            body = json.loads(sent or "{}")
-            if self.path.endswith(":terminate"):
-                self.answer(lambda: known.terminate(self.path))
-            elif ":" in self.path:
-                self.answer(lambda: known.change(self.path, {}))
-            else:
-                self.answer(lambda: known.post(self.path, body))
+    def act(asked: Asked) -> dict[str, Any]:
+        if asked.method == "GET":
+            return known.get(asked.path, asked.query)
+        if asked.method == "DELETE":
+            return known.change(asked.path, asked.query)
+        if "/upload" in asked.path:
+            return known.upload(asked.path, asked.query)
+        if asked.path.endswith(":terminate"):
+            return known.terminate(asked.path)
+        return known.change(asked.path, {}) if ":" in asked.path else known.post(asked.path, asked.content)
 
-        def do_DELETE(self) -> None:
-            asked = urlparse(self.path)
-            query = {name: values[0] for name, values in parse_qs(asked.query).items()}
-            self.answer(lambda: known.change(asked.path, query))
-
-        def answer(self, act: Callable[[], dict[str, Any]]) -> None:
-            token = self.headers.get("authorization", "")
-            known.tokens.add(token)
-            try:
-                known.let_in(urlparse(self.path).path, token)
-                status, content = 200, act()
-            except Refusal as refusal:
-                status, content = refusal.status, refusal.content
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    known.host = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setenv("HOME", str(home))
     for name in ("KF_PIPELINES_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
-    yield known
-    server.shutdown()
-    server.server_close()
+    with local_server(answer) as known.host:
+        yield known

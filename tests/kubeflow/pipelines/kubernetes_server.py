@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import yaml
+from local_server import local_server
 
 NAMESPACE = "stillhouse"
 HERE = f"/api/v1/namespaces/{NAMESPACE}"
@@ -94,27 +91,8 @@ def status(words: str, reason: str, details: Plain) -> Plain:
 @contextmanager
 def serve() -> Iterator[Kubernetes]:
     known = Kubernetes()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            code, content = known.answer(asked.path, {name: one[0] for name, one in parse_qs(asked.query).items()})
-            data = (content if isinstance(content, str) else json.dumps(content)).encode()
-            self.send_response(code)
-            self.send_header("content-type", "text/plain" if isinstance(content, str) else "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    known.host = f"http://127.0.0.1:{server.server_port}"
-    yield known
-    server.shutdown()
-    server.server_close()
+    with local_server(lambda asked: known.answer(asked.path, asked.query)) as known.host:
+        yield known
 
 
 def write_kubeconfig(path: Path, host: str) -> Path:

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
-from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
 from stillhouse.kubeflow.preflight import REQUIREMENTS
 
 DIGEST = "sha256:" + "1" * 64
@@ -89,15 +87,3 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
         if task.name != "report_end":
             own = (KEYS | DATA if task.name in with_keys else {}) | (REGISTRY if task.name == "promote" else {})
             assert task.secrets() == own, task.name
-
-
-CHOSEN: dict[str, tuple[dict[str, str], str]] = {
-    "image by tag": ({"image": "registry.example/corpus:2"}, "not named by its digest")
-}
-
-
-@pytest.mark.parametrize("case", CHOSEN)
-def test_a_wrong_choice_is_refused_before_anything_is_sent(case: str) -> None:
-    values, message = CHOSEN[case]
-    with pytest.raises(InputError, match=message):
-        check_pod_parameters(values, {})

@@ -50,7 +50,9 @@ def test_variants_with_other_graphs_give_the_same_everywhere(tmp_path: Path, mon
 
     run_pipeline(Request("compare-objectives", "micro", str(sweep)).build(None), {}, tmp_path / "run")
     found = find_result(tmp_path / "run" / "outputs", RESULTS["compare-objectives"])
-    assert found
+    assert found and (found / "comparison.html").stat().st_size > 0
+    [end] = tmp_path.glob("run/outputs/*/report-end/summary")
+    assert "compare-objectives: succeeded" in end.read_text()
     there = json.loads((found / "comparison.json").read_text())
     assert there["variants"].keys() == here["variants"].keys() == {variant["name"] for variant in SWEEP["variants"]}
     assert without_speed(there) == without_speed(here)

@@ -7,22 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kfp import dsl, local
 from kfp.dsl.base_component import BaseComponent
 
-from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
+from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.control import check_run
 from stillhouse.kubeflow.pipelines.interface import make_pipeline
-from stillhouse.kubeflow.pipelines.local import find_result, run_local, run_pipeline
+from stillhouse.kubeflow.pipelines.local import run_local
 from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.uses import stages_of
 
 pytestmark = pytest.mark.slow
-
-
-BOW = {"pretraining.objective": "bow", "retriever_1.batch_size": 4}
 
 
 def part_of_a_run(names: list[str], recipe: dict[str, Any]) -> BaseComponent:
@@ -52,21 +48,6 @@ def recipe(tiny_model: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.long
-def test_objectives_are_compared(tmp_path: Path) -> None:
-    """The whole comparison with the recipe `micro`: both groups of variants, the page, the report at the end."""
-    sweep = {"variants": [{"name": "none", "pretraining": False}, {"name": "bow", "overrides": BOW}], "seeds": [1]}
-    (tmp_path / "trial.yaml").write_text(yaml.safe_dump(sweep))
-    request = Request("compare-objectives", "micro", str(tmp_path / "trial.yaml"))
-    run_pipeline(request.build(None), {}, tmp_path / "run")
-    [run] = (tmp_path / "run" / "outputs").iterdir()
-    assert "compare-objectives: succeeded" in (run / "report-end" / "summary").read_text()
-    found = find_result(tmp_path / "run" / "outputs", RESULTS["compare-objectives"])
-    assert found and (found / "comparison.html").stat().st_size > 0
-    variants = json.loads((found / "comparison.json").read_text())["variants"]
-    assert set(variants) == {"none", "bow"} and not any(variant.get("failures") for variant in variants.values())
-
-
 def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
     recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,7 +56,7 @@ def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
     """
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     monkeypatch.setattr(dsl, "PIPELINE_JOB_ID_PLACEHOLDER", "the-same-run")
-    monkeypatch.setattr(Pods, "place_bare", lambda self, task, *names, **more: task.set_caching_options(True))
+    monkeypatch.setattr(Pods, "place", lambda self, task, *names, **more: task.set_caching_options(True))
 
     def ran(name: str) -> list[str]:
         local.init(

@@ -12,7 +12,7 @@ from kfp import compiler, dsl
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.place import place, seconds_of_all_tries
-from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, Toleration, refuse_image
+from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.pipeline.steps.registry import steps
@@ -27,7 +27,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "shared memory": ({"memory": "8Gi", "shared_memory": "8Gi"}, "raise memory_limit above 8Gi"),
     "scratch": ({"scratch": ""}, "scratch"),
     "relative": ({"scratch_path": "scratch"}, "absolute path"),
-    "queue": ({"queue": "two words"}, "name a label"),
     "retries": ({"retries": 11}, "0 to 10"),
     "timeout": ({"timeout_hours": 0}, "above 0"),
     "root": ({"user": 0}, "superuser"),
@@ -38,13 +37,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
 }
 WRONG_PARTS: dict[str, tuple[type, dict[str, Any], str]] = {
-    "accelerator": (Accelerator, {"type": "gpu"}, "nvidia.com/gpu"),
     "none of it": (Accelerator, {"count": 0}, "leave out the accelerator"),
-    "effect": (Toleration, {"key": "a", "effect": "Never"}, "NoSchedule"),
-    "claim": (Claim, {"parameter": "work_claim", "name": "Work", "path": "/volume"}, "volume claim"),
-    "parameter": (Claim, {"parameter": "y", "name": "work", "path": "/volume"}, "like data_secret"),
     "both": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
-    "variable": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A-B"}}, "name a variable"),
 }
 
 
@@ -75,10 +69,10 @@ BAD_TABLES = {
     "step": ("kinds: {default: {}}\nsteps: {pretrian: default}", "did you mean 'pretrain'"),
     "kind": ("kinds: {default: {}}\nsteps: {pretrain: big}", "has the kind 'big'"),
     "setting": ("kinds: {default: {memry: 1Gi}}", "did you mean 'memory'"),
-    "type": ("kinds: {default: {cpu: 2}}", r"kind default: cpu must be text, not 2; put it in quotes"),
+    "type": ("kinds: {default: {cpu: 2}}", r"kinds: default: cpu must be text, not 2; put it in quotes"),
     "nested": ("kinds: {default: {accelerator: {kind: a}}}", "accelerator: unknown setting 'kind'"),
     "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks parameter"),
-    "range": ("kinds: {default: {retries: 99}}", "kind default: 99 retries"),
+    "range": ("kinds: {default: {retries: 99}}", "kinds: default: 99 retries"),
     "shards": ("kinds: {default: {}}\nshards: 0", "from 1 to 99"),
     "two defaults": (
         "kinds: {default: {claims: [&a {parameter: work_claim, name: a, path: /a}]}, b: {claims: [{<<: *a, name: b}]}}",
@@ -171,6 +165,9 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}
     assert pod["activeDeadlineSeconds"] == str(240 * 3600)
+    run = {one["name"]: one["fieldPath"] for one in pod["fieldPathAsEnv"]}
+    assert run == {"STILLHOUSE_RUN": "metadata.labels['pipeline/runid']"}
+    assert pod["podMetadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464"}
 
 
 def test_waiting_time_does_not_count_against_retries() -> None:

@@ -44,15 +44,6 @@ def installed() -> list[str]:
     return [word for flag, variable in INSTALLED.items() for word in (flag, os.environ[variable])]
 
 
-def test_a_run_is_submitted_only_to_an_installed_kubeflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STILLHOUSE_NAMESPACE", "stillhouse")
-    monkeypatch.delenv("STILLHOUSE_SERVICE_ACCOUNT", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="no STILLHOUSE_SERVICE_ACCOUNT to submit a run with: install"):
-        installed()
-    monkeypatch.setenv("STILLHOUSE_SERVICE_ACCOUNT", "stillhouse-steps")
-    assert installed() == ["--namespace", "stillhouse", "--service-account", "stillhouse-steps"]
-
-
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
     with serve(monkeypatch, tmp_path) as known:

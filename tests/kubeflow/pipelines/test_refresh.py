@@ -175,12 +175,8 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "no repository": ({}, "releases is empty; give the URL of the git repository"),
     "levels": ({"fine_tune_above": "0.5", "pretrain_above": "0.1"}, "is below fine_tune_above"),
     "share": ({"fine_tune_above": "-1"}, "fine_tune_above must be at least 0"),
-    "level": ({"alpha": "2"}, "alpha must be from 0 to 1"),
-    "queries": ({"least_queries": "0"}, "least_queries must be at least 1"),
-    "measure": ({"measure": "RR@ten"}, "RR@ten"),
     "two measures": ({"measure": "RR@10 nDCG@10"}, "must name exactly one measure"),
     "unknown": ({"recipe": "mine"}, "has no parameter 'recipe'"),
-    "type": ({"again": "perhaps"}, "--parameter again must be true or false"),
 }
 
 

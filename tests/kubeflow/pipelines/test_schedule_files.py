@@ -16,8 +16,11 @@ BAD = {
     "five fields": ({"schedules": {"a": {"pipeline": "p", "cron": "0 3 * * *"}}}, "put the seconds first"),
     "no cron": ({"schedules": {"a": {"pipeline": "p"}}}, "schedules: a lacks cron"),
     "misspelt": ({"schedules": {"a": {"pipelin": "p", "cron": "0 0 3 * * *"}}}, "did you mean 'pipeline'"),
-    "part": ({"schedule": {}}, "unknown entry 'schedule'; did you mean 'schedules'"),
-    "name": ({"schedules": {"Nightly!": {}}}, "lowercase letters, digits and dashes"),
+    "part": ({"schedule": {}}, "unknown setting 'schedule'; did you mean 'schedules'"),
+    "name": (
+        {"schedules": {"Nightly!": {"pipeline": "p", "cron": "0 0 3 * * *"}}},
+        "lowercase letters, digits and dashes",
+    ),
     "type": (
         {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "enabled": "yes"}}},
         "enabled must be true or",
@@ -55,9 +58,8 @@ BAD = {
         {"watches": {"a": {"pipeline": "p", "releases": "r", "repo": "r", "path": "x", "attempts": "two"}}},
         "attempts must be a whole number, not 'two'",
     ),
-    "list": ({"watches": ["a"]}, "watches must map names to settings"),
+    "list": ({"watches": ["a"]}, "watches must map text to values"),
     "account": ({"service_account": "My Account"}, "schedules.yaml: service_account is 'My Account'; give the name of"),
-    "account of all": ({"service_account": ["a"]}, "service_account is ['a']; give the name of a service account"),
     "account of one": (
         {"schedules": {"a": {"pipeline": "p", "cron": "0 0 3 * * *", "service_account": "a/b"}}},
         "schedules: a: service_account is 'a/b'",
@@ -108,8 +110,8 @@ def test_an_account_is_that_of_the_file_or_of_an_entry(tmp_path: Path) -> None:
     for account in ("", "steps"):
         path.write_text(yaml.safe_dump(content | ({"service_account": account} if account else {})))
         found = read_schedules(path)
-        assert [one.service_account for one in found.schedules] == [account, "b", ""]
-        assert [one.service_account for one in found.watches] == [account, "e"]
+        assert [one.service_account for one in found.schedules.values()] == [account, "b", ""]
+        assert [one.service_account for one in (found.watches or {}).values()] == [account, "e"]
 
 
 def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
@@ -121,5 +123,5 @@ def test_the_file_of_the_docs_is_read(tmp_path: Path) -> None:
     found = read_schedules(path)
     assert found.schedules and found.watches
     refuse_parameters(found)
-    for entry in (*found.schedules, *found.watches):
+    for entry in (*found.schedules.values(), *found.watches.values()):
         assert entry.service_account == "stillhouse-steps" and "image" in entry.parameters

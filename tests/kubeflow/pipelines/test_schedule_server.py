@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubeflow_server import IMAGE, Api, serve
+from kubeflow_server import IMAGE, Api, Refusal, serve
 
 from stillhouse import cli
 from stillhouse.core.remote.dvc_source import Found
@@ -37,6 +37,36 @@ def schedule(folder: Path, action: str, *words: str, content: Any = CONTENT) -> 
     path = folder / "schedules.yaml"
     path.write_text(yaml.safe_dump(content))
     return cli.main(["schedule", action, *([] if action == "list" else [str(path)]), *words])
+
+
+def test_a_schedule_is_created_as_the_file_says(api: Api, tmp_path: Path) -> None:
+    assert schedule(tmp_path, "apply") == 0
+    [made] = api.recurring
+    assert (made["trigger"], made["mode"]) == ({"cron_schedule": {"cron": "0 0 3 * * *"}}, "ENABLE")
+    assert (made["max_concurrency"], made["no_catchup"], made["service_account"]) == (1, True, "stillhouse-steps")
+    assert made["pipeline_version_reference"] == {"pipeline_id": "shared", "pipeline_version_id": ""}, "the newest"
+    assert made["runtime_config"] == {"parameters": {"releases": "r.git"}} and made["experiment_id"] == "e1"
+    schedule_of_v9 = CONTENT | {"schedules": {"nightly": SCHEDULE | {"version": "v9"}}}
+    assert schedule(tmp_path, "apply", content=schedule_of_v9) == 2 and len(api.recurring) == 1
+
+
+def test_a_failing_watch_stops_no_other(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API refuses the first run."""
+    post, refusals = api.post, iter([Refusal(400, 3, 'Invalid input error: no parameter "x"')])
+
+    def refuse_once(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        for refusal in refusals:
+            raise refusal
+        return post(path, body)
+
+    monkeypatch.setattr(api, "post", refuse_once)
+    assert schedule(tmp_path, "watch", content={"watches": {"one": WATCH, "two": WATCH}}) == 2
+    said = capsys.readouterr()
+    reason = 'Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"'
+    assert f"one: not checked, {reason}" in said.out
+    assert "two: started" in said.out and "the watch 'one' could not be checked" in said.err
 
 
 def test_a_retired_schedule_is_deleted_without_the_runs_that_it_started(api: Api, tmp_path: Path) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from cluster_in_memory import Memory
-from kubeflow_stand_in import Client, refusal
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "releases"))
 
 from stillhouse import cli
 from stillhouse.core.remote.dvc_source import Found
@@ -100,30 +95,6 @@ def test_again_starts_another_run_for_a_known_corpus(watched: SimpleNamespace) -
     watched.cluster.finish(seen.run)
     other = replace(watched.watch, pipeline="somebody-s")
     assert "again" not in watched.cluster.parameters[look(other, watched.cluster, again=True).run]
-
-
-def test_a_failing_watch_stops_no_other(
-    watched: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The API refuses the first run."""
-
-    class Refusing(Client):
-        def run_pipeline(self, job_name: str, **named: Any) -> Any:
-            self.calls.append((job_name, named))
-            if len(self.calls) == 1:
-                raise refusal(400, '{"error": "long", "message": "Invalid input error: no parameter \\"x\\""}')
-            return SimpleNamespace(run_id="new")
-
-    client = Refusing()
-    monkeypatch.setattr("stillhouse.kubeflow.pipelines.schedules.cluster._connect", lambda endpoint, namespace: client)
-    entry = {"pipeline": "refresh", "releases": "r.git", "repo": "a.git", "path": "corpus"}
-    (tmp_path / "schedules.yaml").write_text(yaml.safe_dump({"watches": {"one": entry, "two": entry}}))
-    assert cli.main(["schedule", "watch", str(tmp_path / "schedules.yaml")]) == 2
-    said = capsys.readouterr()
-    assert (
-        'one: not checked, Kubeflow Pipelines refuses the run (400): Invalid input error: no parameter "x"' in said.out
-    )
-    assert "two: started" in said.out and "the watch 'one' could not be checked" in said.err
 
 
 def test_a_file_without_watches_is_refused_by_the_watcher(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy, deepcopy
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ def test_apply_makes_the_cluster_equal_to_the_file() -> None:
     assert actions(apply(two, cluster, dry=True)) == ["create", "create"] and not cluster.recurring
     apply(two, cluster)
     assert cluster.enabled == [name_of(two[0])] and len(cluster.recurring) == 2
-    before = dict(cluster.recurring)
+    before = deepcopy(cluster.recurring)
     assert actions(apply(two, cluster)) == ["keep", "keep"] and cluster.recurring == before
     assert actions(apply([two[0]], cluster)) == ["keep", "delete"] and len(cluster.recurring) == 1
     assert actions(apply([schedule(enabled=False)], cluster)) == ["disable"] and cluster.enabled == []
@@ -39,7 +39,7 @@ def test_a_changed_schedule_gets_a_successor(change: str) -> None:
     apply([schedule()], cluster)
     new = schedule(**CHANGES[change])
     assert actions(apply([new], cluster)) == ["create", "delete"]
-    assert [entry.name for entry in cluster.recurring_runs()] == [name_of(new)]
+    assert [entry.display_name for entry in cluster.recurring_runs()] == [name_of(new)]
 
 
 def test_a_schedule_stays_until_its_successor_exists() -> None:
@@ -62,8 +62,8 @@ def test_schedules_of_another_experiment_are_left_alone() -> None:
     """Two teams may share a namespace, each with its own file, or a team may have renamed its experiment."""
     cluster = Memory()
     number = cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
-    entry, kept = cluster.recurring[number]
-    cluster.recurring[number] = other = replace(entry, experiment="e2"), kept
+    cluster.recurring[number].experiment_id = "e2"
+    other = copy(cluster.recurring[number])
     assert actions(apply([schedule()], cluster)) == ["create", "leave"]
     assert actions(apply([], cluster)) == ["delete", "leave"]
     assert cluster.recurring == {number: other}

@@ -89,6 +89,11 @@ def test_a_shipped_recipe_gives_the_same_everywhere(name: str, tmp_path: Path, m
     assert (teachers.is_file() and "cross_encoder" in teachers.read_text()) == (name == "labelled")
 
 
+def test_the_papers_run_gives_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
+    the_same_everywhere(load_recipe(find_recipe("micro")), tmp_path)
+
+
 def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:
     """DVC shows metrics, plots and the graph. A change runs what depends on it. A push and a pull change nothing."""
     assert repro(folder, uses) == []

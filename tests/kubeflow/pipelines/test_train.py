@@ -32,23 +32,9 @@ def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
     return list(component["dag"]["tasks"].values())
 
 
-BAD = {
-    "section": ({"retriver_1": {}}, "unknown section 'retriver_1'; did you mean 'retriever_1"),
-    "setting": (
-        {"distilled": {"learning_rat": 1.0}},
-        "recipe: distilled: unknown setting 'learning_rat'; did you mean",
-    ),
-    "type": ({"distilled": {"batch_size": "8"}}, "recipe: distilled.batch_size must be a whole number"),
-    "choice": ({"pretraining": {"objective": "simml"}}, "did you mean 'simlm'?"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_bad_recipe_is_refused_when_compiled(case: str) -> None:
-    recipe, message = BAD[case]
-    with pytest.raises(InputError) as refusal:
-        build_pipeline(recipe)
-    assert message in str(refusal.value)
+def test_a_bad_recipe_is_refused_when_compiled() -> None:
+    with pytest.raises(InputError, match=r"recipe: distilled.batch_size must be a whole number"):
+        build_pipeline({"distilled": {"batch_size": "8"}})
 
 
 def test_only_stages_use_kubeflows_cache() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_cluster import NAMESPACE, FakeCluster, own_pod
+from local_server import local_server
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.kubeflow.trainjob.cluster import Cluster
@@ -23,8 +24,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeCluste
     (tmp_path / "namespace").write_text(NAMESPACE)
     monkeypatch.setattr("stillhouse.core.context.NAMESPACE", tmp_path / "namespace")
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
-    yield cluster
-    cluster.close()
+    with local_server(cluster.answer) as cluster.url:
+        yield cluster
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+
+from local_server import Asked
 
 NAMESPACE = "stillhouse"
 JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
@@ -42,33 +40,8 @@ class FakeCluster:
         self.calls: list[tuple[str, str, str]] = []
         self.refusal: tuple[int, str] | None = None
         """The status and message that refuse to create a job."""
+        self.url = ""
         self._looks = self._moments = self._jobs_made = 0
-        cluster = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_GET(self) -> None:
-                cluster.answer(self)
-
-            do_POST = do_DELETE = do_GET
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
-        self.thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
 
     # What a test makes happen.
 
@@ -110,21 +83,11 @@ class FakeCluster:
 
     # What the API does.
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        address = urlsplit(request.path)
-        query = {name: values[0] for name, values in parse_qs(address.query).items()}
-        body = request.rfile.read(int(request.headers.get("content-length") or 0))
+    def answer(self, asked: Asked) -> tuple[int, Plain | str] | None:
         if self.weather:
             bad = self.weather.pop(0)
-            if bad == "reset":
-                request.close_connection = True
-                request.connection.close()
-                return
-            assert isinstance(bad, int)
-            self._send(request, bad, {"kind": "Status", "message": "bad weather", "code": bad})
-            return
-        status, content = self._act(request.command, address.path, query, json.loads(body) if body else {})
-        self._send(request, status, content)
+            return None if isinstance(bad, str) else (bad, {"kind": "Status", "message": "bad weather", "code": bad})
+        return self._act(asked.method, asked.path, asked.query, asked.content)
 
     def _act(self, method: str, path: str, query: dict[str, str], body: Plain) -> tuple[int, Plain | str]:
         if path == JOBS and method == "POST":
@@ -196,14 +159,6 @@ class FakeCluster:
 
     def _there(self, found: Plain | None) -> tuple[int, Plain | str]:
         return (200, found) if found is not None else (404, {"kind": "Status", "message": "not found", "code": 404})
-
-    def _send(self, request: BaseHTTPRequestHandler, status: int, content: Plain | str) -> None:
-        data = (content if isinstance(content, str) else json.dumps(content)).encode()
-        request.send_response(status)
-        request.send_header("content-type", "text/plain" if isinstance(content, str) else "application/json")
-        request.send_header("content-length", str(len(data)))
-        request.end_headers()
-        request.wfile.write(data)
 
 
 def own_pod(name: str = "train-xyz-retriever-1-123", **metadata: Any) -> Plain:

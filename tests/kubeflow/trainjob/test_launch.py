@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from fake_cluster import FakeCluster
-from learning_step import SETTINGS, STEP, Config, begin, end_and_vanish, end_badly, good_course, run
+from learning_step import SETTINGS, begin, end_and_vanish, end_badly, good_course, run
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.exchange import exchange_root
-from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
+from stillhouse.kubeflow.trainjob.manifest import job_name
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 
 ROLES = Path(__file__).resolve().parents[3] / "manifests" / "components" / "trainer" / "roles.yaml"
@@ -95,7 +94,13 @@ VANISHED: dict[str, tuple[list[str], type[Exception], str]] = {
         "^give --objective simlm$",
     ),
     "a crash": (
-        ["Traceback", "RuntimeError: NCCL: unhandled system error", "node ended with exit code 1"],
+        [
+            "Traceback",
+            "[rank0]: RuntimeError: NCCL: unhandled system error",
+            "stillhouse: this is a crash, not bad input; the lines above say where it happened",
+            "E1123 failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: python3",
+            "node ended with exit code 1",
+        ],
         CrashElsewhere,
         r"^node 1 crashed \(exit code 1\): RuntimeError: NCCL: unhandled system error; TrainJob .*FailedJobs",
     ),
@@ -118,38 +123,12 @@ def test_the_reason_is_reported_though_the_failed_pod_is_removed_at_once(
         run(cluster, tokens, tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [({}, True), ({"task": "retriever_2"}, False), ({"run": "run-2"}, False), ({"rate": 0.1}, False)],
-)
-def test_the_name_is_that_of_the_task_of_the_run(
-    change: dict[str, Any], same: bool, fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
-) -> None:
-    """A retry has the same job name. Another task, run or setting has another name."""
-    fake.refusal = (422, "stop here")
-    names = []
-    create = cluster.create
-    cluster.create = lambda job: names.append(job["metadata"]["name"]) or create(job)  # type: ignore[method-assign, func-returns-value]
-    [pod] = fake.pods.values()
-    for settings, config, run_id in (
-        (SETTINGS, Config(), "run-1"),
-        (
-            NodeSettings(**(vars(SETTINGS) | {"task": change.get("task", SETTINGS.task)})),
-            Config(rate=change.get("rate", 0.5)),
-            change.get("run", "run-1"),
-        ),
-    ):
-        pod["metadata"]["labels"]["pipeline/runid"] = run_id
-        with pytest.raises(InputError, match="stop here"):
-            execute_on_nodes(
-                STEP,
-                config,
-                {"tokens": tokens},
-                {"encoder": tmp_path / "e", "curves": tmp_path / "c"},
-                settings,
-                cluster,
-            )
-    assert (names[0] == names[1]) is same
+def test_the_name_is_that_of_the_task_of_the_run() -> None:
+    """A retry has the same job name. Another task, run or work (its settings and inputs) has another name."""
+    first = ("learn", "run-1", "retriever_1", "work")
+    others = [("learn", "run-2", *first[2:]), (*first[:2], "retriever_2", "work"), (*first[:3], "other work")]
+    names = [job_name(*given) for given in (first, first, *others)]
+    assert names[0] == names[1] and len(set(names)) == 4
 
 
 def test_the_role_gives_the_rights_that_are_used_and_no_more(

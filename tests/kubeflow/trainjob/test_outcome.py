@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import pytest
 
 from stillhouse.core.errors import CrashElsewhere, InputError
-from stillhouse.kubeflow.trainjob.last_words import Said
 from stillhouse.kubeflow.trainjob.outcome import NodeEnd, ends, failure, note_ends
 
 
@@ -72,45 +70,7 @@ def test_every_kind_of_failure_gets_its_message(case: str) -> None:
         raise failure(given, ends(pods), {})
 
 
-CRASH = """\
-Traceback (most recent call last):
-  File "train.py", line 7, in step
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB
-stillhouse: this is a crash, not bad input; the lines above say where it happened
-E1123 failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: python3
-node ended with exit code 1"""
-BAD_INPUT = """\
-stillhouse: --tokens does not exist
-E1123 failed (exitcode: 2) local_rank: 0 (pid: 7) of binary: python3
-node ended with exit code 2
-
-"""
 LATER, SOONER = "2026-01-01T00:00:09.5Z", "2026-01-01T00:00:03.5Z"
-GONE: dict[str, tuple[dict[str, tuple[str, str]], type[Exception], str]] = {
-    "bad input goes before an earlier crash": (
-        {"0": (SOONER, CRASH), "1": (LATER, BAD_INPUT)},
-        InputError,
-        "^--tokens does not exist$",
-    ),
-    "a crash, by the error of its stack trace": (
-        {"0": (LATER, "step 6\nnode ended with exit code 1"), "1": (SOONER, CRASH)},
-        CrashElsewhere,
-        r"^node 1 crashed \(exit code 1\): torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB; ",
-    ),
-    "killed before they could say so": (
-        {"1": (SOONER, "step 5\n"), "0": (LATER, "step 6")},
-        CrashElsewhere,
-        r"the last lines of its pods, which no longer exist: node 0: step 6; node 1: step 5$",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", GONE)
-def test_a_failure_is_named_by_the_last_lines_of_pods_that_are_gone(case: str) -> None:
-    lines, kind, message = GONE[case]
-    said = {f"pod-{node}": Said(node, moment, deque(text.splitlines())) for node, (moment, text) in lines.items()}
-    with pytest.raises(kind, match=message):
-        raise failure(job(), [], said)
 
 
 def test_a_node_that_was_taken_away_and_came_back_did_not_fail() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from repositories import call, dvc, make_repository
+from repositories import call, commit, dvc, make_repository
 
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
@@ -81,10 +81,7 @@ class Source:
     def commit(self, message: str) -> str:
         dvc(self.folder, "add", "corpus")
         dvc(self.folder, "push")
-        call(self.folder, "git", "add", "--all")
-        call(self.folder, "git", "commit", "--quiet", "--message", message)
-        call(self.folder, "git", "push", "--quiet", "origin", "main")
-        return self.revision
+        return commit(self.folder, message)
 
     @property
     def revision(self) -> str:
@@ -119,9 +116,7 @@ def first_release(
     recipe = load_recipe(folder / "params.yaml")
     stages = PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(uses)}
     (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
-    call(folder, "git", "add", "--all")
-    call(folder, "git", "commit", "--quiet", "--message", "A recipe")
-    call(folder, "git", "push", "--quiet", "origin", "main")
+    commit(folder, "A recipe")
     settings = configs(recipe, "recipe")
     run_uses(uses, settings, folder / ARTIFACTS)
     write_plan(uses, settings, folder)

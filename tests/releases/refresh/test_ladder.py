@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -76,10 +75,9 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "too few test queries" in found.outcome.reason
     found = again(much, rules={"least_queries": 1000})
     assert "was refused before" in found.outcome.reason and "challenger]" not in capsys.readouterr().out
-    flags = ["--folder", str(tmp_path / "refreshed"), "--report", str(tmp_path / "report.json"), "--quiet"]
+    flags = ["--folder", str(tmp_path / "refreshed"), "--quiet"]
     flags += ["--revision", much, "--fine-tune-above", "0.2", "--pretrain-above", "0.7", "--least-queries", "1000"]
     assert cli.main(["refresh", releases, *flags]) == 4
-    assert json.loads((tmp_path / "report.json").read_text())["outcome"] == "refused"
 
     # With other rules, the same corpus is tried again, with pre-training from the released encoder.
     found = again(much, rules=LENIENT)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from repositories import ACCEPTED, PATHS, call, candidate, commit_data, make_repository
+from repositories import ACCEPTED, PATHS, call, candidate, commit_data, make_repository, write_stages
 
 from stillhouse.core.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.core.errors import InputError
@@ -38,12 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_repository(folder / "empty", folder / "shelf")
     commit_data(make_repository(folder / "articles", folder / "shelf"), "corpus", {"a.md": "one"}, "A corpus")
     work = make_repository(folder / "work", folder / "shelf")
-    stages = "".join(f"  {name}: {{cmd: echo, outs: [{path}]}}\n" for name, path in PATHS.items())
-    (work / "dvc.yaml").write_text(f"stages:\n{stages}")
-    (work / "params.yaml").write_text("{}\n")
-    call(work, "git", "add", "--all")
-    call(work, "git", "commit", "--quiet", "--message", "Stages")
-    call(work, "git", "push", "--quiet", "origin", "main")
+    write_stages(work)
     outcome = promote(candidate(work), lambda against: {}, recorded=False)
     assert outcome.release and outcome.release.name == "v1.0.0"
     return folder

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow, Recurring
+from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
 from stillhouse.kubeflow.pipelines.schedules.file import Schedule
 from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_default_image
 
 MARK = "stillhouse schedule"
+ENABLED = "ENABLED"
+"""The status of a recurring run that starts runs."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,20 @@ def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False
     that the cluster refuses becomes a `fail`, and the others are still made.
     """
     wanted = {name_of(schedule): schedule for schedule in schedules}
-    there: dict[str, Recurring] = {}
-    left: list[Recurring] = []
+    there: dict[str, Any] = {}
+    left: list[Any] = []
     foreign: list[Change] = []
     own = cluster.known_experiment()
     # Sorted by id, so that two concurrent `apply` calls that created duplicates keep the same one.
-    for entry in sorted(cluster.recurring_runs(), key=lambda entry: entry.id):
-        if not entry.description.startswith(MARK):
+    for entry in sorted(cluster.recurring_runs(), key=lambda entry: entry.recurring_run_id):
+        if not (entry.description or "").startswith(MARK):
             continue
-        if entry.experiment != own:
-            foreign.append(Change("leave", entry.name, "it belongs to another experiment, and so to another file"))
-        elif entry.name in wanted and entry.name not in there:
-            there[entry.name] = entry
+        if entry.experiment_id != own:
+            foreign.append(
+                Change("leave", entry.display_name, "it belongs to another experiment, and so to another file")
+            )
+        elif entry.display_name in wanted and entry.display_name not in there:
+            there[entry.display_name] = entry
         else:
             left.append(entry)
     for name, schedule in wanted.items():
@@ -68,18 +73,24 @@ def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False
         made = {_description(schedule) for name, schedule in wanted.items() if name not in failed}
         left = [entry for entry in left if entry.description in made]
     for entry in left:
-        why = "there is another of this name" if entry.name in there else "removed from the file, or changed there"
-        changes.append(_do(Change("delete", entry.name, why), partial(cluster.delete, entry.id), dry))
+        why = (
+            "there is another of this name"
+            if entry.display_name in there
+            else "removed from the file, or changed there"
+        )
+        changes.append(
+            _do(Change("delete", entry.display_name, why), partial(cluster.delete, entry.recurring_run_id), dry)
+        )
     return changes + foreign
 
 
-def _hold(name: str, schedule: Schedule, there: Recurring | None, cluster: Kubeflow, dry: bool) -> Change:
+def _hold(name: str, schedule: Schedule, there: Any, cluster: Kubeflow, dry: bool) -> Change:
     if there is None:
         description = _description(schedule)
         return _do(Change("create", name, schedule.cron), lambda: cluster.create(schedule, name, description), dry)
-    if there.enabled != schedule.enabled:
+    if (there.status == ENABLED) != schedule.enabled:
         change = Change("enable" if schedule.enabled else "disable", name)
-        return _do(change, lambda: cluster.set_enabled(there.id, schedule.enabled), dry)
+        return _do(change, lambda: cluster.set_enabled(there.recurring_run_id, schedule.enabled), dry)
     return Change("keep", name)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact
 from stillhouse.kubeflow.pipelines.access import refused
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule
-from stillhouse.kubeflow.pipelines.stored import all_pages, by_name, default_image, find_pipeline, newest_versions
+from stillhouse.kubeflow.pipelines.stored import all_pages, by_name, find_pipeline, newest_versions
 from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS
 
 FAILED = "FAILED"
@@ -22,49 +21,13 @@ ORPHAN = "ORPHAN"
 """Deletes a recurring run but keeps its runs. Servers before 2.16 do not know this policy, and end the runs."""
 
 
-@dataclass(frozen=True)
-class Recurring:
-    """A recurring run of the cluster. `description` identifies its owner."""
-
-    id: str
-    name: str
-    description: str
-    enabled: bool
-    experiment: str = ""
-    """The id of the experiment of its runs."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of the cluster; `recurring` is the id of the recurring run that started it, or "".
-
-    `terminated` is when Kubeflow first saw that it is being terminated, or None.
-    """
-
-    id: str
-    name: str
-    state: str
-    recurring: str = ""
-    terminated: datetime | None = None
-
-    @property
-    def in_flight(self) -> bool:
-        return self.state not in FINISHED and not self.stuck
-
-    @property
-    def stuck(self) -> bool:
-        """Whether it was terminated long ago but has not ended: it does no work, and may never end."""
-        if self.state != CANCELING or self.terminated is None:
-            return False
-        return datetime.now(UTC) - self.terminated > timedelta(seconds=LONGEST_SECONDS)
-
-
-@dataclass(frozen=True)
-class Version:
-    """A version of a pipeline: its name, and the image of runs without one (`None` = no image parameter)."""
-
-    name: str
-    image: str | None = None
+def in_flight(run: Any) -> bool:
+    """Whether a run of kfp's client may still work. One that was terminated long ago does not, though it may never end:
+    Kubeflow records in its history when it first saw the termination."""
+    if run.state != CANCELING:
+        return run.state not in FINISHED
+    moments = [entry.update_time for entry in run.state_history or [] if entry.state == CANCELING]
+    return not moments or datetime.now(UTC) - min(moments) <= timedelta(seconds=LONGEST_SECONDS)
 
 
 class Kubeflow:
@@ -97,31 +60,12 @@ class Kubeflow:
             self._experiment = next((str(entry.experiment_id) for entry in found.experiments or []), "")
         return self._experiment
 
-    def recurring_runs(self) -> list[Recurring]:
-        found = self._pages(self._client.list_recurring_runs, "recurring_runs")
-        return [
-            Recurring(
-                entry.recurring_run_id,
-                entry.display_name,
-                entry.description or "",
-                entry.status == "ENABLED",
-                entry.experiment_id or "",
-            )
-            for entry in found
-        ]
+    def recurring_runs(self) -> list[Any]:
+        """The recurring runs, as kfp's client describes them."""
+        return self._pages(self._client.list_recurring_runs, "recurring_runs")
 
-    def runs(self) -> list[Run]:
-        found = self._pages(self._client.list_runs, "runs")
-        return [
-            Run(
-                entry.run_id,
-                entry.display_name,
-                entry.state or "PENDING",
-                entry.recurring_run_id or "",
-                _terminated(entry),
-            )
-            for entry in found
-        ]
+    def runs(self) -> list[Any]:
+        return self._pages(self._client.list_runs, "runs")
 
     def create(self, schedule: Schedule, name: str, description: str) -> str:
         pipeline, version = self._find(schedule.pipeline, schedule.version)
@@ -154,10 +98,9 @@ class Kubeflow:
             delete = self._client._recurring_run_api.recurring_run_service_delete_recurring_run
             delete(recurring, propagation_policy=ORPHAN)
 
-    def version_of(self, pipeline: str, version: str) -> Version:
+    def version_of(self, pipeline: str, version: str) -> Any:
         """The version that a run would use now; raises `InputError` for a missing pipeline or version."""
-        found = self._find(pipeline, version)[1]
-        return Version(found.display_name, default_image(found))
+        return self._find(pipeline, version)[1]
 
     def start(
         self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
@@ -194,12 +137,6 @@ class Kubeflow:
     def _pages(self, ask: Any, field: str) -> list[Any]:
         with _reported("a look at its runs"):
             return all_pages(partial(ask, namespace=self._namespace or None), field)
-
-
-def _terminated(run: Any) -> datetime | None:
-    """When a run was first seen as terminated; None until Kubeflow has recorded that in its history."""
-    moments = [entry.update_time for entry in run.state_history or [] if entry.state == CANCELING]
-    return min(moments, default=None)
 
 
 @contextmanager

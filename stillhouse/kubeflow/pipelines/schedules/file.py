@@ -24,21 +24,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from stillhouse.core.artifacts import digest_json
-from stillhouse.core.config import nearest, read_as
+from stillhouse.core.config import read_as
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
-from stillhouse.core.yaml_file import read_yaml, shown
+from stillhouse.core.yaml_file import read_yaml
 from stillhouse.kubeflow.pipelines.placement import NAME as KUBERNETES_NAME
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
 """The pipeline that records refusals, and has a parameter `again`."""
-PARTS = ("experiment", "service_account", "schedules", "watches")
 Parameter = str | int | float | bool
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +105,20 @@ class Watch:
         return dict(self.parameters) | content | ({"again": True} if again and self.pipeline == REFRESH else {})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedules:
-    """The content of a file. `has_watches`: it has that entry, even an empty one."""
+    """The content of a file. `watches` is None if it has no such entry, not even an empty one."""
 
-    experiment: str
-    schedules: tuple[Schedule, ...]
-    watches: tuple[Watch, ...]
-    has_watches: bool
+    experiment: str = "stillhouse"
+    service_account: str = ""
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+    watches: Mapping[str, Watch] | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_account(self.service_account)
+        for name in (*self.schedules, *(self.watches or ())):
+            if not NAME.fullmatch(name):
+                raise InputError(f"{name}: a name has at most 42 lowercase letters, digits and dashes")
 
 
 def read_schedules(path: Path) -> Schedules:
@@ -125,39 +129,18 @@ def read_schedules(path: Path) -> Schedules:
         raise InputError(f"{path} does not exist; docs/releases.md describes its format") from None
     if not isinstance(content, dict):
         raise InputError(f"{path} must map `schedules` and `watches` to entries")
-    for key in content:
-        if key not in PARTS:
-            raise InputError(f"{path}: unknown entry {shown(key)}; {nearest(str(key), PARTS)}")
-    account = content.get("service_account") or ""
-    try:
-        _refuse_account(account)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return Schedules(
-        str(content.get("experiment") or "stillhouse"),
-        tuple(_entries(Schedule, content.get("schedules"), account, f"{path}: schedules")),
-        tuple(_entries(Watch, content.get("watches"), account, f"{path}: watches")),
-        "watches" in content,
-    )
+    own = {"service_account": content.get("service_account", "")}
+    for part in content.keys() & {"schedules", "watches"}:
+        rows = content[part] or {}
+        if isinstance(rows, dict):
+            content[part] = {
+                name: own | row | {"name": str(name)} if isinstance(row, dict) else row for name, row in rows.items()
+            }
+    return read_as(Schedules, content, str(path))
 
 
-def _entries(kind: type[T], content: Any, account: str, where: str) -> list[T]:
-    if content is None:
-        return []
-    if not isinstance(content, dict):
-        raise InputError(f"{where} must map names to settings")
-    return [_entry(kind, str(name), values, account, f"{where}: {name}") for name, values in content.items()]
-
-
-def _entry(kind: type[T], name: str, values: Any, account: str, where: str) -> T:
-    if not NAME.fullmatch(name):
-        raise InputError(f"{where}: a name has at most 42 lowercase letters, digits and dashes")
-    own = {"name": name, "service_account": account}
-    return read_as(kind, {**own, **values} if isinstance(values, dict) else values, where)
-
-
-def _refuse_account(name: Any) -> None:
-    if name and not (isinstance(name, str) and KUBERNETES_NAME.fullmatch(name)):
+def _refuse_account(name: str) -> None:
+    if name and not KUBERNETES_NAME.fullmatch(name):
         raise InputError(f"service_account is {name!r}; give the name of a service account in the runs' namespace")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
@@ -10,8 +11,8 @@ from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.placement import DIGEST
 from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
-from stillhouse.kubeflow.pipelines.schedules.cluster import Version
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule, Schedules, Watch
+from stillhouse.kubeflow.pipelines.stored import default_image
 from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
 
 EVERY_STAGE = "simlm"
@@ -23,23 +24,25 @@ def refuse_parameters(wanted: Schedules) -> None:
 
     Pipelines of other projects are not checked, and parameters of the user's own placements are unknown here.
     """
-    for schedule in wanted.schedules:
+    for schedule in wanted.schedules.values():
         _check(schedule.pipeline, schedule.parameters, f"schedule {schedule.name}")
-    for watch in wanted.watches:
+    for watch in (wanted.watches or {}).values():
         _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
 
 
-def refuse_default_image(entry: Schedule | Watch, version: Version) -> None:
+def refuse_default_image(entry: Schedule | Watch, version: Any) -> None:
     """Raises `InputError` if runs would use the image that their version was compiled with, and that is only a tag.
 
     Other nodes cannot get an image that was loaded onto some nodes, so the file has to name one.
     """
     if entry.pipeline not in RESULTS or IMAGE in entry.parameters:
         return
-    if version.image is not None and not DIGEST.fullmatch(version.image):
+    image = default_image(version)
+    if image is not None and not DIGEST.fullmatch(image):
         raise InputError(
-            f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and {version.name} was "
-            f"compiled with {version.image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` in `parameters`"
+            f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and "
+            f"{version.display_name} was compiled with {image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` "
+            "in `parameters`"
         )
 
 

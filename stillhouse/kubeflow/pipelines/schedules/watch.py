@@ -17,7 +17,7 @@ from stillhouse.core.artifacts import digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.settings import label, monitoring_settings
 from stillhouse.core.remote.dvc_source import Found, look_up
-from stillhouse.kubeflow.pipelines.schedules.cluster import FAILED, Kubeflow
+from stillhouse.kubeflow.pipelines.schedules.cluster import FAILED, Kubeflow, in_flight
 from stillhouse.kubeflow.pipelines.schedules.file import Watch
 from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_default_image
 from stillhouse.releases.refresh.workspace import open_clone
@@ -76,25 +76,28 @@ def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
     if champion and content_of(found) == _content(champion):
         return Seen(watch.name, "unchanged", f"{watch.path} is the same as in {champion.name}", fresh=True)
     key = digest_json([watch.name, content_of(found), champion.tag if champion else ""])[:12]
-    rules = digest_json([watch.pipeline, version.name, watch.branch, watch.service_account, dict(watch.parameters)])[:8]
+    rules = digest_json(
+        [watch.pipeline, version.display_name, watch.branch, watch.service_account, dict(watch.parameters)]
+    )[:8]
     name = f"{watch.name}-{key}-{rules}"
-    own = [run for run in cluster.runs() if re.fullmatch(rf"{re.escape(watch.name)}-{NAMED}", run.name)]
+    own = [run for run in cluster.runs() if re.fullmatch(rf"{re.escape(watch.name)}-{NAMED}", run.display_name)]
     for run in own:
-        if run.in_flight:
-            return Seen(watch.name, "known", f"run {run.name} is {run.state}", run.id, in_flight=True)
-    for_change = [run for run in own if run.name.startswith(f"{watch.name}-{key}-")]
-    attempts = [run for run in for_change if run.name.startswith(name)]
+        if in_flight(run):
+            state = run.state or "PENDING"
+            return Seen(watch.name, "known", f"run {run.display_name} is {state}", run.run_id, in_flight=True)
+    for_change = [run for run in own if run.display_name.startswith(f"{watch.name}-{key}-")]
+    attempts = [run for run in for_change if run.display_name.startswith(name)]
     failed = all(run.state == FAILED for run in attempts)
     if attempts and not again and not (failed and len(attempts) < watch.attempts):
         why = f"run {name} {attempts[0].state}; --again starts another"
         # A success without a release or a refusal means the release's own passages under another digest.
         succeeded = any(run.state == "SUCCEEDED" for run in for_change)
         fresh = succeeded and not now.refused and content_of(found) not in now.released
-        return Seen(watch.name, "known", why, attempts[0].id, fresh=fresh and champion is not None)
+        return Seen(watch.name, "known", why, attempts[0].run_id, fresh=fresh and champion is not None)
     if attempts:
         name = f"{name}-{len(attempts) + 1}"
     parameters = watch.run_parameters(found.commit, again=again)
-    run_id = cluster.start(watch.pipeline, version.name, name, parameters, watch.service_account)
+    run_id = cluster.start(watch.pipeline, version.display_name, name, parameters, watch.service_account)
     why = f"{watch.path} has changed at {found.commit[:12]}: run {name}"
     return Seen(watch.name, "started", why, run_id, in_flight=True)
 

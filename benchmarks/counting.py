@@ -160,11 +160,11 @@ def ours(
     memory = Memory(memory_mib << 20, min(8, os.cpu_count() or 1))
     if what == "counting":
         return lambda: [len(order.keys) for order in count_ngrams(ids, offsets, longest, work, memory).orders]
-    source = Source(ids, offsets, np.zeros(0, dtype=bool), "")
-    plan = Plan(longest, "pieces", Scoring())
+    source = Source(ids, offsets, "")
+    plan = Plan(longest, Scoring())
     out = work / "out"
     out.mkdir(parents=True)
-    return lambda: write_importance(plan, source, out, work / "tables", memory).saved.distinct
+    return lambda: write_importance(plan, source, out, work / "tables", memory)[0].distinct
 
 
 def peer(name: str, longest: int, ids: np.ndarray, offsets: np.ndarray) -> Callable[[], list[int]]:

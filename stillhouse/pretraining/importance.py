@@ -81,12 +81,12 @@ def _counts(plan: Plan, source: Source, work: Path, memory: Memory) -> NgramTabl
     if plan.others is not None:
         _refuse_other_kind(plan, plan.others, source.tokenizer)
         if not plan.own:
-            return load_counts([plan.others], work / "sum", memory).tables
+            return load_counts([plan.others], work / "sum", memory)[0]
     own = count_ngrams(source.ids, source.offsets, plan.window, work / "own", memory)
     if plan.others is None:
         return own
     save_counts(own, work / "own_counts", tokenizer=source.tokenizer)
-    return load_counts([plan.others, work / "own_counts"], work / "sum", memory).tables
+    return load_counts([plan.others, work / "own_counts"], work / "sum", memory)[0]
 
 
 def _refuse_other_kind(plan: Plan, others: Path, tokenizer: str) -> None:

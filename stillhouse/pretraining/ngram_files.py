@@ -74,16 +74,8 @@ def read_about(folder: Path) -> About:
     return About(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The counts of one or more folders as tables, with their description."""
-
-    tables: NgramTables
-    about: About
-
-
-def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> Loaded:
-    """The sum of the counts of all folders; the tables are files in `work`, which is emptied first.
+def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> tuple[NgramTables, About]:
+    """The sum of the counts of all folders and its description; the tables are files in `work`, which is emptied first.
 
     The counts of shards add up to the counts of the whole corpus. The rare n-grams of a pruned shard are missing from
     the sum. Raises `InputError` if the folders differ in tokenizer or window.
@@ -105,13 +97,13 @@ def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = Non
         tables.orders.append(Order(order.keys, order.counts, total))
         for path in work.glob("folder_*"):
             path.unlink()
-    return Loaded(tables, about)
+    return tables, about
 
 
 def merge_counts(folders: Sequence[Path], out: Path, work: Path, memory: Memory | None = None) -> Saved:
     """Write the sum of count folders as one count folder."""
-    loaded = load_counts(folders, work, memory)
-    return save_counts(loaded.tables, out, tokenizer=loaded.about.tokenizer, min_count=loaded.about.min_count)
+    tables, about = load_counts(folders, work, memory)
+    return save_counts(tables, out, tokenizer=about.tokenizer, min_count=about.min_count)
 
 
 def _about_sum(folders: Sequence[Path]) -> About:

@@ -29,9 +29,6 @@ from numpy.typing import NDArray
 from stillhouse.pretraining.ngram_merge import Memory, in_order
 from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
 
-DEFINITIONS = ("tokens", "segments")
-EDGES = ("equation", "present")
-
 
 @dataclass(frozen=True)
 class Scoring:
@@ -40,10 +37,6 @@ class Scoring:
     definition: str = "tokens"
     edges: str = "equation"
     min_count: int = 1
-
-    def __post_init__(self) -> None:
-        assert self.definition in DEFINITIONS, self.definition
-        assert self.edges in EDGES, self.edges
 
 
 def pmi(

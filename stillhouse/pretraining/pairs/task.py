@@ -162,7 +162,7 @@ def open_pairs(
     seed: int,
     device: torch.device,
 ) -> PairMaker:
-    """Find the pairs that every task can draw. `tasks` are names in `settings.TASKS`, as from `settings.pair_tasks`.
+    """Find the pairs that every task can draw. `tasks` are names in `settings.TASKS`.
 
     A task without a held-out pair (two linked articles are seldom both held out) is left out of the held-out mixture.
     Raises `InputError` if the tokens have no sentences, if the corpus lacks the articles, sections or links that a task

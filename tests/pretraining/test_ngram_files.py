@@ -9,18 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from slow_counts import Passages, flat
 
 from stillhouse.core.errors import InputError
 from stillhouse.pretraining.ngram_files import merge_counts, read_about, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams
-
-Passages = list[list[int]]
-
-
-def flat(passages: Passages) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
-    return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
 
 
 def write(passages: Passages, folder: Path, longest: int = 3, **about: Any) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,17 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from slow_counts import Passages, flat, slow_counts
 
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams
 from stillhouse.pretraining.pmi import Scoring, pmi, score_tokens
-
-Passages = list[list[int]]
-
-
-def flat(passages: Passages) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
-    return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
 
 
 def score(passages: Passages, longest: int, scoring: Scoring, folder: Path) -> np.ndarray:
@@ -119,13 +112,6 @@ def test_hand_worked_ami(edges: str, expected: list[float], tmp_path: Path) -> N
     ami = score(HAND, 4, Scoring(edges=edges), tmp_path)
     assert ami.dtype == np.float32
     np.testing.assert_allclose(ami, expected, rtol=1e-6)
-
-
-def slow_counts(passages: Passages, longest: int) -> list[Counter[tuple[int, ...]]]:
-    return [
-        Counter(tuple(passage[i : i + n]) for passage in passages for i in range(len(passage) - n + 1))
-        for n in range(1, longest + 1)
-    ]
 
 
 def slow_ami(passages: Passages, longest: int, scoring: Scoring) -> list[float]:

@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from small_bert import small_bert
+from transformers import BertForMaskedLM
 
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
 from stillhouse.pretraining.pairs.batch import PairBatch
@@ -15,17 +16,7 @@ from stillhouse.pretraining.signals import COVERAGE, ICT, MLM_LOSS, Signals, tok
 
 @pytest.fixture(scope="module")
 def model() -> BertForMaskedLM:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=30,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-        initializer_range=0.4,
-    )
-    return BertForMaskedLM(config).eval()
+    return small_bert(30, 16).eval()
 
 
 def batch() -> CorruptedBatch:

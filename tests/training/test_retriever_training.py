@@ -13,14 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from step_gradients import assert_same, gradients_of
 from torch import Tensor
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
-from stillhouse.models.acceleration.precision import autocast
-from stillhouse.models.acceleration.processes import add_gradients, add_up
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.search.embeddings import Embeddings, write_segment
 from stillhouse.search.settings import IndexConfig
@@ -151,35 +150,14 @@ def teacher_of(corpus: Corpus, negatives: Negatives) -> Teacher:
 
 
 def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
-    """Return the loss and the gradients of a step as the training loop computes them, over all processes."""
-    torch.manual_seed(STEP)
-    device = loss._device
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    with autocast(precision, device):
-        for part in loss.training(loss.draw(examples, np.full_like(examples, STEP))):
-            total += part.detach()
-            with torch.autocast(device.type, enabled=False):
-                part.backward()
-    add_up(total)
-    add_gradients(list(encoder.parameters()))
-    found = {name: values.grad for name, values in encoder.named_parameters() if values.grad is not None}
-    return {"loss": total, **found}
+    times = np.full_like(examples, STEP)
+    return gradients_of(lambda: loss.training(loss.draw(examples, times)), encoder, STEP, precision, loss._device)
 
 
 def of_case(folder: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:
     loss, encoder = open_loss(folder, CASES[name], **more)
     encoder.train(dropout)
     return gradients(loss, encoder, CASES[name].get("examples", EXAMPLES))
-
-
-def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
-    assert found.keys() == expected.keys()
-    scale = max(float(values.abs().max()) for name, values in expected.items() if name != "loss")
-    assert scale > 0
-    for name, values in expected.items():
-        torch.testing.assert_close(
-            found[name], values, rtol=0, atol=tolerance * max(1.0, scale), msg=lambda text, name=name: name + text
-        )
 
 
 def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -77,10 +77,7 @@ def measured(
     trained = READS_OF_TRAINING * last * examples
     made = within(config.eval_share, trained, last, len(heldout), reads, at_end)
     part = (made.count(last) * reads(made.queries) + at_end(made.queries)) / trained
-    context.log(
-        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} steps ({last} total), "
-        f"{part:.1%} overhead"
-    )
+    context.log(made.told(last, len(heldout), "held-out passages", part))
     return spread(heldout, made.queries), made.every
 
 

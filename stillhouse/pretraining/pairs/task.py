@@ -199,14 +199,16 @@ def open_pairs(
             f"{heldout_fraction} (or max_eval_samples from {max_eval_samples}), or use a larger corpus"
         )
     q_N = _mixture(training) + _mixture(heldout)
-    rows = [np.unique(np.concatenate([pairs.sources for pairs in side.values()])) for side in (training, heldout)]
+    sides = training, heldout
+    rows, kept = (np.unique(np.concatenate([pairs.sources for pairs in each.values()])) for each in sides)
     used_N = q_N > 0
-    used_N[np.concatenate(rows)] = True
+    used_N[np.concatenate([rows, kept])] = True
     with np.errstate(divide="ignore"):
         log_q_N = np.log(q_N)
     skipped = len(cache) - int(used_N.sum())
-    sides = training, heldout
-    return PairMaker(cache, config, device, structure, sentences, articles, heldout_N, sides, *rows, skipped, log_q_N)
+    return PairMaker(
+        cache, config, device, structure, sentences, articles, heldout_N, sides, rows, kept, skipped, log_q_N
+    )
 
 
 def _require(tasks: Sequence[str], structure: PassageStructure, counts_N: NDArray[np.int64]) -> None:

@@ -84,19 +84,19 @@ def main(argv: list[str] | None = None) -> int:
 
 def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
     """The token folders: of the real text, of a part of it, and of sampled text by size."""
+    import pandas as pd
     from transformers import AutoTokenizer
 
     from stillhouse.models.model_place import locate
-    from stillhouse.pretraining.tokens import cut, join
+    from stillhouse.pretraining.token_files import write_tokens
 
     real = folder / "wiki-intro"
     if not (real / "offsets.npy").is_file():
         texts = list(passages(source))
         tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
-        starts = range(0, len(texts), 2048)
-        tokens = join(cut(tokenizer, texts[start : start + 2048], 1 << 20) for start in starts)
         real.mkdir(parents=True, exist_ok=True)
-        tokens.save(real)
+        blocks = (pd.DataFrame({"title": "", "text": texts[at : at + 2048]}) for at in range(0, len(texts), 2048))
+        write_tokens(real, blocks, tokenizer, 1 << 20, "en")
     ids, offsets = np.load(real / "ids.npy", mmap_mode="r"), np.load(real / "offsets.npy")
     part = folder / "part"
     part.mkdir(exist_ok=True)
@@ -160,11 +160,11 @@ def ours(
     memory = Memory(memory_mib << 20, min(8, os.cpu_count() or 1))
     if what == "counting":
         return lambda: [len(order.keys) for order in count_ngrams(ids, offsets, longest, work, memory).orders]
-    source = Source(ids, offsets, np.zeros(0, dtype=bool), "")
-    plan = Plan(longest, "pieces", Scoring())
+    source = Source(ids, offsets, "")
+    plan = Plan(longest, Scoring())
     out = work / "out"
     out.mkdir(parents=True)
-    return lambda: write_importance(plan, source, out, work / "tables", memory).saved.distinct
+    return lambda: write_importance(plan, source, out, work / "tables", memory)[0].distinct
 
 
 def peer(name: str, longest: int, ids: np.ndarray, offsets: np.ndarray) -> Callable[[], list[int]]:

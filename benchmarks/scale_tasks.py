@@ -211,17 +211,21 @@ def queries(place: Place) -> np.ndarray:
 
 def sample_tokens(place: Place, _: str) -> Found:
     """Token ids drawn from a trigram model of the opening passages of `wiki-intro`."""
+    import pandas as pd
     from transformers import AutoTokenizer
 
     from benchmarks import counting
     from benchmarks.token_sampler import TokenSampler
     from stillhouse.models.model_place import locate
-    from stillhouse.pretraining.tokens import cut, join
+    from stillhouse.pretraining.token_files import write_tokens
 
     tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
     texts = [text for text, _ in zip(counting.passages(wiki_intro(place.data)), range(FITTED_TO))]
-    tokens = join(cut(tokenizer, part, LONGEST_PASSAGE) for part in parts(texts, 2048))
-    sampler = TokenSampler(tokens.ids, tokens.offsets)
+    fitted = place.folder / "fitted"
+    fitted.mkdir(exist_ok=True)
+    blocks = (pd.DataFrame({"title": "", "text": part}) for part in parts(texts, 2048))
+    write_tokens(fitted, blocks, tokenizer, LONGEST_PASSAGE, "en")
+    sampler = TokenSampler(np.load(fitted / "ids.npy"), np.load(fitted / "offsets.npy"))
     into = place.folder / "tokens"
     sampler.write(into, int(place.passages * sampler.lengths.mean()), 1)
     return kept(into) | {"tokens": int(np.load(into / "offsets.npy", mmap_mode="r")[-1])}

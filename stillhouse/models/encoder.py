@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -51,7 +51,7 @@ PADDED_TO = 8
 TOKENIZING = threading.Lock()
 """Held while a tokenizer runs: each call sets where to truncate, which two threads must not do at once."""
 COPIED_AT_ONCE = 4096
-"""Results that gather on the device before they are copied."""
+"""Results that gather on the device before they are copied, which waits for all of its work."""
 
 
 @dataclass(frozen=True)
@@ -259,49 +259,32 @@ def encode(
     """
     vectors_ND = np.empty((len(texts), encoder.width), dtype=np.float32)
     lengths_N = texts.padded_lengths()
-    filled = filled_up(context.torch_device())
+    with inference(encoder, context, config) as device, context.bar(what, len(texts), "text") as bar:
+        filled = filled_up(device)
 
-    def compute(rows: np.ndarray, device: torch.device) -> Tensor:
-        length = int(lengths_N[rows[0]])
-        size = max(1, config.batch_tokens // length) if filled else len(rows)
-        return encoder(*texts.batch(np.resize(rows, size), device, length), texts.role)[: len(rows)]
+        def compute(rows: np.ndarray) -> Tensor:
+            length = int(lengths_N[rows[0]])
+            size = max(1, config.batch_tokens // length) if filled else len(rows)
+            return encoder(*texts.batch(np.resize(rows, size), device, length), texts.role)[: len(rows)]
 
-    for_each_batch(encoder, lengths_N, compute, vectors_ND, context, what, config, alike=True)
+        waiting: list[tuple[np.ndarray, Tensor]] = []
+        gathered = 0
+        # Batches that run at the same time share the tokens.
+        batches = length_batches(lengths_N, config.batch_tokens // threads_of(device), alike=True)
+        for rows, part in side_by_side(batches, compute, config.precision, device):
+            waiting.append((rows, part))
+            gathered += len(rows)
+            if gathered >= COPIED_AT_ONCE:
+                _copy(waiting, vectors_ND)
+                gathered = 0
+            bar.update(len(rows))
+        _copy(waiting, vectors_ND)
     return vectors_ND
 
 
 def filled_up(device: torch.device) -> bool:
     """Whether small batches are filled up. GPUs choose a matrix product by its size."""
     return device.type == "cuda"
-
-
-def for_each_batch(
-    model: nn.Module,
-    lengths_N: np.ndarray,
-    compute: Callable[[np.ndarray, torch.device], Tensor],
-    out: np.ndarray,
-    context: Context,
-    what: str,
-    config: InferenceConfig,
-    alike: bool = False,
-) -> None:
-    """Set `out[rows] = compute(rows)` over length-sorted batches, in inference mode, with a progress bar.
-
-    Batches that run at the same time share `config.batch_tokens`. Results gather on the device by the thousand, which
-    avoids synchronization. `alike` is as in `length_batches`.
-    """
-    with inference(model, context, config) as device, context.bar(what, len(lengths_N), "text") as bar:
-        waiting: list[tuple[np.ndarray, Tensor]] = []
-        texts = 0
-        batches = length_batches(lengths_N, config.batch_tokens // threads_of(device), alike)
-        for rows, part in side_by_side(batches, lambda rows: compute(rows, device), config.precision, device):
-            waiting.append((rows, part))
-            texts += len(rows)
-            if texts >= COPIED_AT_ONCE:
-                _copy(waiting, out)
-                texts = 0
-            bar.update(len(rows))
-        _copy(waiting, out)
 
 
 def _copy(waiting: list[tuple[np.ndarray, Tensor]], out: np.ndarray) -> None:

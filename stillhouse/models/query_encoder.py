@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 EXACT = InferenceConfig(precision="fp32")
 Function = Callable[[Tensor], Tensor]
+Cut = Callable[[Sequence[str]], list[list[int]]]
+"""The token ids of each text, special tokens included."""
 ACTIVATIONS: dict[str, Function] = {"gelu": gelu, "relu": relu}
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 QUERY_TOWER = "query"
@@ -84,7 +86,7 @@ def open_query_encoder(folder: Path, context: Context) -> PlainBert | AnyEncoder
         settings = read_settings(folder)
         tower = folder / QUERY_TOWER if settings.towers == "separate" else folder
         if is_plain_bert(tower, settings.query_length) and not settings.projection and not settings.truncate_dim:
-            tokens = QueryTokens(tower, settings.query_length, settings.query_prompt)
+            tokens = query_tokens(tower, settings.query_length, settings.query_prompt)
             return PlainBert(tower, settings, context.torch_device(), tokens)
     return AnyEncoder(folder, context)
 
@@ -98,7 +100,7 @@ def open_passage_encoder(
     settings = read_settings(folder)
     if not is_plain_bert(folder, settings.passage_length):
         return AnyEncoder(folder, context, "passage")
-    tokens = PassageTokens(folder, settings.passage_length, settings.passage_prompt)
+    tokens = passage_tokens(folder, settings.passage_length, settings.passage_prompt)
     if settings.towers == "shared" and dtype == queries.dtype:
         return queries.reading(tokens)
     return PlainBert(folder, settings, context.torch_device(), tokens, dtype)
@@ -133,7 +135,8 @@ class _Layer:
 class PlainBert:
     """A BERT without a head, for several texts at once.
 
-    `tokens` tokenizes the texts of its role. `dtype` is float32 or bfloat16.
+    `cut` tokenizes the texts of its role with `tokenizers` alone; the ids equal those of `BiEncoder`. `dtype` is
+    float32 or bfloat16.
     """
 
     def __init__(
@@ -141,12 +144,12 @@ class PlainBert:
         folder: Path,
         settings: EncoderSettings,
         device: torch.device,
-        tokens: PlainTokens,
+        cut: Cut,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         config = _json(folder / "config.json")
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
-        self.tokenize, self.device, self.dtype = tokens.cut, device, dtype
+        self.tokenize, self.device, self.dtype = cut, device, dtype
         self._heads, self._eps = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
         self._activation = ACTIVATIONS[config["hidden_act"]]
         part = "embeddings."
@@ -159,10 +162,10 @@ class PlainBert:
         numbers = range(int(config["num_hidden_layers"]))
         self._layers = [self._layer_of(of_layers, f"encoder.layer.{number}.") for number in numbers]
 
-    def reading(self, tokens: PlainTokens) -> PlainBert:
+    def reading(self, cut: Cut) -> PlainBert:
         """The same model with the same weights, for the texts of another role."""
         other = copy(self)
-        other.tokenize = tokens.cut
+        other.tokenize = cut
         return other
 
     @torch.inference_mode()
@@ -260,43 +263,29 @@ def _attended(three_TE: Tensor, groups: Groups, heads: int) -> Tensor:
     return result_TD
 
 
-class PlainTokens(Protocol):
-    """Tokenizes texts of one role with `tokenizers` alone; the ids equal those of `BiEncoder`, by transformers."""
-
-    def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of each text, special tokens included."""
-
-
-class QueryTokens:
-    """Tokenizes queries after the prompt, cut to `length` tokens, with a model folder's `tokenizer.json`."""
-
-    def __init__(self, folder: Path, length: int, prompt: str) -> None:
-        self._tokenizer, self._prompt = _tokenizer(folder, length), prompt
-
-    def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self._tokenizer.encode_batch([self._prompt + text for text in texts])
-        return [list(each.ids) for each in encoded]
+def query_tokens(folder: Path, length: int, prompt: str) -> Cut:
+    """Tokenize queries after the prompt, cut to `length` tokens, with a model folder's `tokenizer.json`."""
+    tokenizer = _tokenizer(folder, length)
+    return lambda texts: [list(each.ids) for each in tokenizer.encode_batch([prompt + text for text in texts])]
 
 
-class PassageTokens:
-    """Tokenizes passages from `passage_text`; with `titles: sep`, title and text form a pair, as in `cut_passages`."""
+def passage_tokens(folder: Path, length: int, prompt: str) -> Cut:
+    """Tokenize passages from `passage_text`; with `titles: sep`, title and text form a pair, as in `cut_passages`."""
+    tokenizer = _tokenizer(folder, length)
 
-    def __init__(self, folder: Path, length: int, prompt: str) -> None:
-        self._tokenizer, self._prompt = _tokenizer(folder, length), prompt
-
-    def cut(self, texts: Sequence[str]) -> list[list[int]]:
+    def cut(texts: Sequence[str]) -> list[list[int]]:
         parts = [divided(text) for text in texts]
         ids: list[list[int]] = [[]] * len(texts)
         for separated in {separated for _, _, separated in parts}:
             rows = [row for row, part in enumerate(parts) if part[2] == separated]
             # If a title or text spells out a special token, it is tokenized like any other word.
-            self._tokenizer.encode_special_tokens = separated
-            for row, each in zip(rows, self._tokenizer.encode_batch([self._read(*parts[row][:2]) for row in rows])):
+            tokenizer.encode_special_tokens = separated
+            given = [(prompt + title, text) if title else prompt + text for title, text, of in parts if of == separated]
+            for row, each in zip(rows, tokenizer.encode_batch(given)):
                 ids[row] = list(each.ids)
         return ids
 
-    def _read(self, title: str, text: str) -> str | tuple[str, str]:
-        return (self._prompt + title, text) if title else self._prompt + text
+    return cut
 
 
 class AnyEncoder:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoModel, AutoModelForMaskedLM
@@ -75,77 +73,49 @@ def fetch(
     place = Path(source) if Path(source).is_dir() else downloaded(source, weights=random_from is None)
     if is_bag_of_words(place) and not Path(source).is_dir():
         place = downloaded(source)  # a bag's width is only in its weights
-    with whole_model(place) as whole:
-        return _fetched(
-            name,
-            whole,
-            layers,
-            pooling,
-            {"query_length": query_length, "passage_length": passage_length},
-            {"query_prompt": query_prompt, "passage_prompt": passage_prompt},
-            random_from,
-            folder,
-        )
-
-
-def _fetched(
-    name: str,
-    place: Path,
-    layers: int | None,
-    pooling: str | None,
-    lengths: Mapping[str, Any],
-    prompts: Mapping[str, str | None],
-    random_from: int | None,
-    folder: Path,
-) -> dict[str, object]:
-    """`fetch` from a whole model in the folder `place`."""
-    bag = is_bag_of_words(place)
-    refuse_unsupported(place, **prompts)
-    settings = replace(read_settings(place, **prompts), **lengths)
-    if bag:
-        if layers or pooling:
-            raise InputError(
-                f"{name} is a bag of words (bow_mlp), which has no Transformer layers or pooling to choose; leave "
-                "out layers and pooling"
-            )
-        return _fetch_whole(place, settings, folder, random_from)
-    if random_from is not None:
-        _refuse_more_than_a_transformer(name, settings)
-    if settings.towers == "separate" or settings.pooling == OF_MODULES:
-        if layers or pooling:
-            what = "modules of its own" if settings.pooling == OF_MODULES else "two towers"
-            raise InputError(f"{name} has {what}, which are used as a whole; leave out layers and pooling")
-        return _fetch_whole(place, settings, folder)
-    config = read_config(place)
-    vars(config).pop(OWN_POOLING, None)  # a re-ranker's encoder is an encoder like any other from here on
-    if layers and layers > config.num_hidden_layers:
-        raise InputError(f"{name} has {config.num_hidden_layers} layers, so {layers} cannot be kept")
-    keep_layers(config, layers or config.num_hidden_layers)
-    if random_from is None:
-        loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
-        headless = loaded.new_head
-        model = load_model(AutoModel, place, config, cut=layers is not None).model if headless else loaded.model
-    else:
-        headless, model = True, random_model(place, config, random_from)
-    tokenizer = load_tokenizer(place)
-    refuse_unusable(place, model, tokenizer)
-    refuse_longer(model, name, **lengths)
-    refuse_long_prompts(tokenizer, settings)
-    if pooling is not None:
-        settings = replace(settings, pooling=pooling)
-    assert settings.pooling in POOLINGS
-    model.save_pretrained(folder)
-    save_tokenizer(tokenizer, folder)
-    write_modules(folder, int(config.hidden_size), settings)
-    return {
-        "lm_head": "absent" if headless else "trained",
-        "layers": int(config.num_hidden_layers),
-        "width": int(config.hidden_size),
-        "pooling": settings.pooling,
-        "query_prompt": settings.query_prompt,
-        "passage_prompt": settings.passage_prompt,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-    }
+    prompts = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+    with whole_model(place) as place:
+        bag = is_bag_of_words(place)
+        refuse_unsupported(place, **prompts)
+        settings = replace(read_settings(place, **prompts), query_length=query_length, passage_length=passage_length)
+        if random_from is not None and not bag:
+            _refuse_more_than_a_transformer(name, settings)
+        if bag or settings.towers == "separate" or settings.pooling == OF_MODULES:
+            if layers or pooling:
+                what = "modules of its own" if settings.pooling == OF_MODULES else "two towers"
+                what = "a bag of words (bow_mlp)" if bag else what
+                raise InputError(f"{name} has {what}, which are used as a whole; leave out layers and pooling")
+            return _fetch_whole(place, settings, folder, random_from)
+        config = read_config(place)
+        vars(config).pop(OWN_POOLING, None)  # a re-ranker's encoder is an encoder like any other from here on
+        if layers and layers > config.num_hidden_layers:
+            raise InputError(f"{name} has {config.num_hidden_layers} layers, so {layers} cannot be kept")
+        keep_layers(config, layers or config.num_hidden_layers)
+        if random_from is None:
+            loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
+            headless = loaded.new_head
+            model = load_model(AutoModel, place, config, cut=layers is not None).model if headless else loaded.model
+        else:
+            headless, model = True, random_model(place, config, random_from)
+        tokenizer = load_tokenizer(place)
+        refuse_unusable(place, model, tokenizer)
+        refuse_longer(model, name, query_length=query_length, passage_length=passage_length)
+        refuse_long_prompts(tokenizer, settings)
+        if pooling is not None:
+            settings = replace(settings, pooling=pooling)
+        assert settings.pooling in POOLINGS
+        model.save_pretrained(folder)
+        save_tokenizer(tokenizer, folder)
+        write_modules(folder, int(config.hidden_size), settings)
+        return {
+            "lm_head": "absent" if headless else "trained",
+            "layers": int(config.num_hidden_layers),
+            "width": int(config.hidden_size),
+            "pooling": settings.pooling,
+            "query_prompt": settings.query_prompt,
+            "passage_prompt": settings.passage_prompt,
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        }
 
 
 def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:

@@ -104,7 +104,7 @@ SIMLM = {
         INGEST,
         Use("validate", "validate", CORPUS),
         TOKENS,
-        Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": START}),
+        Use("importance", "importance", {"tokens": "tokenize/tokens"}),
         LEXICAL,
     ),
     PRETRAINING: (

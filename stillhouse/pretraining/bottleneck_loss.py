@@ -25,7 +25,6 @@ from stillhouse.pretraining.corrupted import Corruptor, MaskedPassages
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.training.random_state import seed_torch
 
 TERMS = ("encoder", "decoder")
 """The terms of the loss that are means over tokens."""
@@ -84,7 +83,7 @@ class BottleneckLoss:
             add_up(total)
         for part in drawn:
             # A part has the same dropout whichever process computes it.
-            seed_torch((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
+            torch.manual_seed((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
             factors = self._factors(part.passages, part.share, total)
             yield self._module(self._make.batch(part.passages), **weight, **factors) * part.share
 

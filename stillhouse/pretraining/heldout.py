@@ -23,10 +23,11 @@ from stillhouse.pretraining.cross_entropy import rows_at_once
 from stillhouse.pretraining.heads import family_of, output_matrix
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.objectives import find_objective
+from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.pretraining.signals import ICT, MLM_RATE, Encode, Signals, TextPairs
+from stillhouse.pretraining.signals import ICT, MLM_RATE, Encode, Signals
 from stillhouse.pretraining.tokens import ADDED, TokenCache
 from stillhouse.training.measurements import READS_OF_TRAINING, within
 
@@ -76,10 +77,7 @@ def measured(
     trained = READS_OF_TRAINING * last * examples
     made = within(config.eval_share, trained, last, len(heldout), reads, at_end)
     part = (made.count(last) * reads(made.queries) + at_end(made.queries)) / trained
-    context.log(
-        f"measured on {made.queries} of {len(heldout)} held-out passages, every {made.every} steps ({last} total), "
-        f"{part:.1%} overhead"
-    )
+    context.log(made.told(last, len(heldout), "held-out passages", part))
     return spread(heldout, made.queries), made.every
 
 
@@ -153,7 +151,7 @@ def plain_masks(
 
 def _ict_pairs(
     cache: TokenCache, config: PretrainingConfig, rows: NDArray[np.int64], device: torch.device
-) -> list[TextPairs]:
+) -> list[PairBatch]:
     """For each passage of `rows` with several sentences, one sentence and the rest (Chang et al. 2020 §3)."""
     if cache.structure is None:
         return []
@@ -172,11 +170,7 @@ def _ict_pairs(
     except InputError:  # no passage has two sentences, or there is only one article
         return []
     able = rows[np.isin(rows, np.concatenate([maker.training, maker.heldout]))]
-    made = fixed_batches(maker, able, config.seed, SENTENCES)
-    return [
-        TextPairs(pair.query_ids_BL, pair.query_attention_BL, pair.passage_ids_BL, pair.passage_attention_BL)
-        for _, pair in made
-    ]
+    return [pairs for _, pairs in fixed_batches(maker, able, config.seed, SENTENCES)]
 
 
 @dataclass(frozen=True)

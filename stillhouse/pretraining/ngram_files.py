@@ -1,8 +1,7 @@
 """Count folders: n-gram counts in an open format, and sums over several corpora or shards.
 
 A folder holds `ngrams_<n>.npy` for every n, a structured array of `gram` int32 [n] and `count` int64, sorted by gram.
-`counts.json` holds the unit, the tokenizer's digest, `min_count`, and the number of all occurrences for every n. If
-the unit is whole words, a gram's numbers are rows of `words.npy` int32 [words, pieces], padded with -1, sorted.
+`counts.json` holds the tokenizer's digest, `min_count`, and the number of all occurrences for every n.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.core.arrays import save_array, write_numbers
+from stillhouse.core.arrays import write_numbers
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
 from stillhouse.pretraining.ngram_merge import Memory, Run, merge_runs
 from stillhouse.pretraining.ngram_tables import NgramTables, Order
-from stillhouse.pretraining.words import union
 
 ABOUT = "counts.json"
 ROWS_AT_ONCE = 1 << 18
@@ -31,7 +29,6 @@ ROWS_AT_ONCE = 1 << 18
 class About:
     """The contents of `counts.json`. `totals[n - 1]`: all occurrences of length n, including pruned ones."""
 
-    unit: str
     tokenizer: str
     min_count: int
     totals: list[int]
@@ -45,15 +42,7 @@ class Saved:
     dropped: list[float]
 
 
-def save_counts(
-    tables: NgramTables,
-    folder: Path,
-    *,
-    unit: str = "pieces",
-    tokenizer: str = "",
-    min_count: int = 1,
-    words: NDArray[np.int32] | None = None,
-) -> Saved:
+def save_counts(tables: NgramTables, folder: Path, *, tokenizer: str = "", min_count: int = 1) -> Saved:
     """Write a count folder without the n-grams of n >= 2 that occur less often than `min_count`."""
     folder.mkdir(parents=True, exist_ok=True)
     distinct, dropped = [], []
@@ -73,9 +62,7 @@ def save_counts(
                 write_numbers(file, rows)
         distinct.append(kept)
         dropped.append(1 - occurrences / max(1, order.total))
-    if words is not None:
-        save_array(folder / "words.npy", words)
-    about = About(unit, tokenizer, min_count, [order.total for order in tables.orders])
+    about = About(tokenizer, min_count, [order.total for order in tables.orders])
     write_json(folder / ABOUT, asdict(about))
     return Saved(distinct, dropped)
 
@@ -87,59 +74,36 @@ def read_about(folder: Path) -> About:
     return About(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """The counts of one or more folders as tables, with their description; `words` is as in `words.npy`."""
-
-    tables: NgramTables
-    about: About
-    words: NDArray[np.int32] | None
-
-
-def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> Loaded:
-    """The sum of the counts of all folders; the tables are files in `work`, which is emptied first.
+def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> tuple[NgramTables, About]:
+    """The sum of the counts of all folders and its description; the tables are files in `work`, which is emptied first.
 
     The counts of shards add up to the counts of the whole corpus. The rare n-grams of a pruned shard are missing from
-    the sum. Raises `InputError` if the folders differ in unit, tokenizer or window.
+    the sum. Raises `InputError` if the folders differ in tokenizer or window.
     """
     memory = memory or Memory()
     about = _about_sum(folders)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     names = [np.load(folder / "ngrams_1.npy")["gram"][:, 0] for folder in folders]
-    words = None
-    if about.unit == "words":
-        words, numbers = union([np.load(folder / "words.npy") for folder in folders])
-        names = [number[name] for number, name in zip(numbers, names)]
     tables = NgramTables(np.unique(np.concatenate(names)), [], [])
-    # Each shard numbers its own words. All numberings follow the words' order, so sorted grams stay sorted.
-    renumber = [None] * len(folders) if words is None else numbers
     for n, total in enumerate(about.totals, start=1):
         if n > (tables.levels[-1].longest if tables.levels else 0):
             tables.levels.append(tables.next_level(len(about.totals)))
         runs = []
         for number, folder in enumerate(folders):
             rows = np.load(folder / f"ngrams_{n}.npy", mmap_mode="r")
-            runs.append(_run(tables, rows, renumber[number], work / f"folder_{number}"))
+            runs.append(_run(tables, rows, work / f"folder_{number}"))
         order = merge_runs(runs, {n: 0}, tables.bits, work, memory)[n]
         tables.orders.append(Order(order.keys, order.counts, total))
         for path in work.glob("folder_*"):
             path.unlink()
-    return Loaded(tables, about, words)
+    return tables, about
 
 
 def merge_counts(folders: Sequence[Path], out: Path, work: Path, memory: Memory | None = None) -> Saved:
     """Write the sum of count folders as one count folder."""
-    loaded = load_counts(folders, work, memory)
-    about = loaded.about
-    return save_counts(
-        loaded.tables,
-        out,
-        unit=about.unit,
-        tokenizer=about.tokenizer,
-        min_count=about.min_count,
-        words=loaded.words,
-    )
+    tables, about = load_counts(folders, work, memory)
+    return save_counts(tables, out, tokenizer=about.tokenizer, min_count=about.min_count)
 
 
 def _about_sum(folders: Sequence[Path]) -> About:
@@ -147,7 +111,6 @@ def _about_sum(folders: Sequence[Path]) -> About:
     first = abouts[0]
     for folder, about in zip(folders, abouts):
         for what, one, other in (
-            ("unit", first.unit, about.unit),
             ("tokenizer", first.tokenizer, about.tokenizer),
             ("window", len(first.totals), len(about.totals)),
         ):
@@ -156,17 +119,15 @@ def _about_sum(folders: Sequence[Path]) -> About:
                     f"{folders[0]} and {folder} differ in {what}; make one of them again with `stillhouse importance`"
                 )
     totals = [sum(counts) for counts in zip(*(about.totals for about in abouts))]
-    return About(first.unit, first.tokenizer, max(about.min_count for about in abouts), totals)
+    return About(first.tokenizer, max(about.min_count for about in abouts), totals)
 
 
-def _run(tables: NgramTables, rows: NDArray, numbers: NDArray[np.int32] | None, path: Path) -> Run:
+def _run(tables: NgramTables, rows: NDArray, path: Path) -> Run:
     """A folder's n-grams of one length as a run on disk."""
     keys_path, counts_path = path.with_suffix(".keys"), path.with_suffix(".counts")
     with keys_path.open("wb") as keys_file, counts_path.open("wb") as counts_file:
         for part in _slices(len(rows)):
-            grams = rows["gram"][part]
-            codes = tables.code_of_id[grams if numbers is None else numbers[grams]]
-            keys, known = tables.keys_of_grams(codes)
+            keys, known = tables.keys_of_grams(tables.code_of_id[rows["gram"][part]])
             write_numbers(keys_file, keys[known])
             write_numbers(counts_file, rows["count"][part][known].astype(np.int64))
     order = Order.open(keys_path, counts_path)

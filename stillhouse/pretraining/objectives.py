@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
-from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, TASKS, pair_tasks
+from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, TASKS
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ PAIR_TABLE: tuple[Objective, ...] = tuple(
         summary=TASKS.get(name, "an equal mix of these tasks"),
         source=f"Chang et al. 2020 §{'3' if name in TASKS else '4.1'}",
         encoder=CLEAN,
-        pairs=pair_tasks(name),
+        pairs=tuple(name.split("+")),
     )
     for name in PAIR_OBJECTIVES
 )

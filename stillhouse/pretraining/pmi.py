@@ -7,7 +7,7 @@ Choices where the paper is not specific:
   PMI-Masking (Levine et al. 2021), so that "new york city" gains nothing from "new york" being frequent. For two
   tokens both are eq. 7.
 * p of an n-gram: its count over the number of all n-grams of the same n in the corpus.
-* Words or word pieces: word pieces, as the model reads them, or optionally whole words (`words.py`).
+* Words or word pieces: word pieces, as the model reads them.
 * Borders: an n-gram never crosses a passage border. At the edges of a passage some terms of eq. 8 do not exist.
   `edges="equation"` keeps the divisor L - 1 and counts them as 0, so that a passage's first and last tokens count as
   less important; `edges="present"` divides each of the two sums by the number of its existing terms. Elsewhere both
@@ -29,9 +29,6 @@ from numpy.typing import NDArray
 from stillhouse.pretraining.ngram_merge import Memory, in_order
 from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
 
-DEFINITIONS = ("tokens", "segments")
-EDGES = ("equation", "present")
-
 
 @dataclass(frozen=True)
 class Scoring:
@@ -40,10 +37,6 @@ class Scoring:
     definition: str = "tokens"
     edges: str = "equation"
     min_count: int = 1
-
-    def __post_init__(self) -> None:
-        assert self.definition in DEFINITIONS, self.definition
-        assert self.edges in EDGES, self.edges
 
 
 def pmi(
@@ -115,14 +108,6 @@ def average_mutual_information(
     return (ends_T / (longest - 1) + begins_T / (longest - 1)).astype(np.float32)
 
 
-@dataclass(frozen=True)
-class PruningError:
-    """The effect of dropping rare n-grams on AMI: the mean and largest absolute difference over all tokens."""
-
-    mean: float
-    largest: float
-
-
 BYTES_A_TOKEN = 400
 """Memory per token while it is scored: keys, counts and rows of every length, and the sums."""
 
@@ -134,27 +119,16 @@ def score_tokens(
     scoring: Scoring,
     into: NDArray[np.float32],
     memory: Memory | None = None,
-) -> PruningError:
-    """Write the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block.
-
-    Returns the error caused by pruning with `scoring.min_count`.
-    """
+) -> None:
+    """Write the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block."""
     memory = memory or Memory()
     totals = [order.total for order in tables.orders]
-    unpruned = Scoring(scoring.definition, scoring.edges)
 
-    def score(passages: tuple[int, int]) -> tuple[float, float]:
+    def score(passages: tuple[int, int]) -> None:
         borders = offsets[passages[0] : passages[1] + 1]
         block = tables.block(ids_T[borders[0] : borders[-1]], borders)
         counts = tables.count_block(block)
-        ami_T = average_mutual_information(counts, totals, block.left, scoring)
-        into[borders[0] : borders[-1]] = ami_T
-        if scoring.min_count == 1:
-            return 0.0, 0.0
-        error_T = np.abs(average_mutual_information(counts, totals, block.left, unpruned).astype(np.float64) - ami_T)
-        return float(error_T.sum()), float(error_T.max(initial=0))
+        into[borders[0] : borders[-1]] = average_mutual_information(counts, totals, block.left, scoring)
 
-    blocks = passage_blocks(offsets, memory.rows(BYTES_A_TOKEN))
-    errors = list(in_order(score, blocks, memory.workers))
-    mean = sum(total for total, _ in errors) / max(1, len(ids_T))
-    return PruningError(mean, max((largest for _, largest in errors), default=0.0))
+    for _ in in_order(score, passage_blocks(offsets, memory.rows(BYTES_A_TOKEN)), memory.workers):
+        pass

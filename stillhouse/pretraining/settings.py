@@ -20,11 +20,6 @@ class CountingConfig:
     """How n-grams are counted: settings of `count` and `importance`."""
 
     window: int = setting(4, "longest n-gram to count: L of CDMAE eq. 8", minimum=2, maximum=8)
-    unit: str = setting(
-        "pieces",
-        "unit of an n-gram: word pieces, as the model reads them, or whole words (each piece scores as its word)",
-        choices=("pieces", "words"),
-    )
     memory_mib: int = setting(1024, "MiB of memory for counting; the rest goes to disk", minimum=1)
 
 

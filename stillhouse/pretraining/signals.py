@@ -17,6 +17,7 @@ from stillhouse.models.pooling import pool
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import token_cross_entropy
 from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.pretraining.pairs.batch import PairBatch
 
 Encode = Callable[[Tensor, Tensor], Tensor]
 """From ids and attention mask [B, L] to vectors [B, D]."""
@@ -32,16 +33,6 @@ NAMES = (ICT, MLM_LOSS, COVERAGE)
 
 
 @dataclass(frozen=True)
-class TextPairs:
-    """Queries and their passages, as token ids and attention masks [B, L] on the model's device."""
-
-    query_ids_BL: Tensor
-    query_attention_BL: Tensor
-    passage_ids_BL: Tensor
-    passage_attention_BL: Tensor
-
-
-@dataclass(frozen=True)
 class Signals:
     """Measures an encoder during training. Call it in evaluation mode without gradients.
 
@@ -54,7 +45,7 @@ class Signals:
     pooling: str
     normalize: bool
     masked: Sequence[CorruptedBatch]
-    pairs: Sequence[TextPairs] = field(default_factory=list)
+    pairs: Sequence[PairBatch] = field(default_factory=list)
     towers: tuple[Encode, Encode] | None = None
 
     def __call__(self) -> Mapping[str, float]:

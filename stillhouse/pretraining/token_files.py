@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import DTypeLike
 from transformers import PreTrainedTokenizerBase
 
 from stillhouse.core.arrays import save_array
@@ -21,6 +22,19 @@ from stillhouse.corpus.titles import SPACE, passage_text
 from stillhouse.pretraining.array_file import ArrayFile
 from stillhouse.pretraining.pairs.structure import article_structure, sentence_structure
 from stillhouse.pretraining.tokens import cut
+
+FILES: dict[str, DTypeLike] = {
+    "ids": np.int32,
+    "word_starts": np.bool_,
+    "sentence_starts": np.bool_,
+    "offsets": np.int64,
+    "title_lengths": np.int32,
+}
+
+
+def open_files(folder: Path, stack: ExitStack) -> dict[str, ArrayFile]:
+    """The token-level files, to be written until the stack closes."""
+    return {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in FILES.items()}
 
 
 def write_tokens(
@@ -40,11 +54,7 @@ def write_tokens(
     """
     truncated = sentences = 0
     with ExitStack() as stack:
-        ids = stack.enter_context(ArrayFile(folder / "ids.npy", np.int32))
-        word_starts = stack.enter_context(ArrayFile(folder / "word_starts.npy", np.bool_))
-        sentence_starts = stack.enter_context(ArrayFile(folder / "sentence_starts.npy", np.bool_))
-        offsets = stack.enter_context(ArrayFile(folder / "offsets.npy", np.int64))
-        titles = stack.enter_context(ArrayFile(folder / "title_lengths.npy", np.int32))
+        ids, word_starts, sentence_starts, offsets, titles = open_files(folder, stack).values()
         offsets.append(np.zeros(1, np.int64))
         for part in parts:
             title, text = part["title"].tolist(), part["text"].tolist()

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import DTypeLike
 from transformers import PreTrainedTokenizerBase
 
 from stillhouse.core.artifacts import digest_json, write_json
@@ -22,17 +21,9 @@ from stillhouse.corpus.part_folder import part_folder
 from stillhouse.corpus.sources.rows import Each
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.tokenizer_files import load_tokenizer
-from stillhouse.pretraining.array_file import ArrayFile
-from stillhouse.pretraining.token_files import write_tokens
+from stillhouse.pretraining.token_files import open_files, write_tokens
 
 TEXTS_AT_ONCE = 2048
-FILES: dict[str, DTypeLike] = {
-    "ids": np.int32,
-    "word_starts": np.bool_,
-    "sentence_starts": np.bool_,
-    "offsets": np.int64,
-    "title_lengths": np.int32,
-}
 _COPIED = 1 << 20
 
 
@@ -115,7 +106,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 def _join(folder: Path, parts: list[Path]) -> None:
     with ExitStack() as stack:
-        files = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", kind)) for name, kind in FILES.items()}
+        files = open_files(folder, stack)
         files["offsets"].append(np.zeros(1, np.int64))
         for part in parts:
             before = files["ids"].length

@@ -5,7 +5,7 @@ Shape suffixes: B passages, L tokens, T all tokens end to end, N all passages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-from stillhouse.core.arrays import save_array
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import divided
@@ -68,11 +67,6 @@ class Tokens:
     word_starts: NDArray[np.bool_]
     ends: NDArray[np.int32]
     truncated: int
-
-    def save(self, folder: Path) -> None:
-        save_array(folder / "ids.npy", self.ids)
-        save_array(folder / "offsets.npy", self.offsets)
-        save_array(folder / "word_starts.npy", self.word_starts)
 
 
 def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int) -> Tokens:
@@ -159,20 +153,6 @@ def _encoded(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], literally
     backend.encode_special_tokens = literally or tokenizer.split_special_tokens
     encodings: list[Encoding] = backend.encode_batch(list(texts), add_special_tokens=False)
     return encodings
-
-
-def join(parts: Iterator[Tokens]) -> Tokens:
-    """Concatenate consecutive runs of passages."""
-    all_parts = list(parts)
-    sizes = np.cumsum([0] + [len(part.ids) for part in all_parts])
-    shifted = [part.offsets[1:] + size for part, size in zip(all_parts, sizes)]
-    return Tokens(
-        np.concatenate([part.ids for part in all_parts]),
-        np.concatenate([np.zeros(1, np.int64), *shifted]),
-        np.concatenate([part.word_starts for part in all_parts]),
-        np.concatenate([part.ends for part in all_parts]),
-        sum(part.truncated for part in all_parts),
-    )
 
 
 @dataclass(frozen=True)

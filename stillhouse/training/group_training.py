@@ -124,10 +124,7 @@ def train_on_groups(
         made = within(config.eval_share, trained, last, len(dev), read)
         kept = np.isin(dev, sample(len(samplers["dev"]), made.queries, config.seed))
         part = made.count(last) * read(made.queries) / trained
-        context.log(
-            f"measured on {made.queries} of {len(samplers['dev'])} dev queries, every {made.every} steps ({last} "
-            f"total), {part:.1%} overhead"
-        )
+        context.log(made.told(last, len(samplers["dev"]), "dev queries", part))
         dev = dev[kept]
         candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None
         config = replace(config, eval_steps=made.every)

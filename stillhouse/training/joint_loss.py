@@ -26,7 +26,6 @@ from stillhouse.core.context import world_size
 from stillhouse.models.acceleration.on_device import on_device
 from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.training.batches import cheapest_parts, length_parts
-from stillhouse.training.random_state import seed_torch
 
 PART_COST = {"cpu": 128, "cuda": 4096}
 """The fixed cost of one more part, as a number of tokens computed in the same time."""
@@ -55,7 +54,7 @@ class Part:
     def vectors(self) -> Tensor:
         """The vectors [P, D]; with a seed, every call uses the same dropout."""
         if self.seed is not None:
-            seed_torch(self.seed)
+            torch.manual_seed(self.seed)
         return self.encode()
 
 

@@ -28,7 +28,6 @@ from stillhouse.models.acceleration.precision import autocast
 from stillhouse.models.acceleration.processes import add_gradients, add_up, agreed, join
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.checkpoint import Checkpoint, trained_state
-from stillhouse.training.random_state import seed_torch
 from stillhouse.training.settings import TrainingConfig
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -75,7 +74,7 @@ def train(
 
     def measure(step: int) -> float:
         model.eval()
-        seed_torch(config.seed)
+        torch.manual_seed(config.seed)
         with doing("measuring the held-out loss"), torch.no_grad(), autocast(config.precision, device):
             loss = float(heldout_loss())
         model.train()
@@ -113,7 +112,7 @@ def train(
         model.train()
         with context.bar("training", last, "step", done=start) as bar:
             for step in range(start, last):
-                seed_torch(config.seed * 1_000_003 + step)
+                torch.manual_seed(config.seed * 1_000_003 + step)
                 total = _back_propagate(batch_loss, step, config.precision, device)
                 add_up(total)
                 add_gradients(parameters)

@@ -32,6 +32,12 @@ class Measurements:
         """The number of measurements of a training with this many steps, including the initial one."""
         return 1 + -(-steps // self.every)
 
+    def told(self, steps: int, of: int, what: str, share: float) -> str:
+        """A line for the log; `share` is what the measurements read of what the training reads."""
+        return (
+            f"measured on {self.queries} of {of} {what}, every {self.every} steps ({steps} total), {share:.1%} overhead"
+        )
+
 
 def within(
     share: float,

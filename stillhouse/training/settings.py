@@ -30,10 +30,10 @@ def gradient_cache_setting(of: str = "") -> Any:
     return setting(False, f"{of}encode every text twice, so a batch needs the memory of mini_batch_size texts")
 
 
-def patience_setting() -> Any:
+def patience_setting(default: int | None = None) -> Any:
     """When to stop without improvement."""
     return setting(
-        None,
+        default,
         "stop after this many measurements in a row without improvement; null = never",
         minimum=1,
     )
@@ -258,19 +258,12 @@ class GeneratorConfig(TrainingConfig):
     )
     batch_size: int = setting(8, "examples per step", minimum=1)
     learning_rate: float = setting(5e-5, "peak learning rate of AdamW", minimum=0)
-    patience: int | None = setting(
-        3, "stop after this many measurements in a row without improvement; null = never", minimum=1
-    )
+    patience: int | None = patience_setting(3)
     max_pairs: int | None = setting(
         2000, "train on at most this many pairs of a question and its passage, a seeded sample; null = all", minimum=1
     )
     dev_pairs: int = setting(100, "measure the held-out loss on at most this many", minimum=1)
-    lora_rank: int = setting(
-        0,
-        "train a change of this rank to each weight matrix (LoRA), for large models; it is merged at the end; 16 is "
-        "usual, with a learning rate of 1e-4; 0 = train all weights",
-        minimum=0,
-    )
+    lora_rank: int = same_setting(RetrieverConfig, "lora_rank")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,6 @@ from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE
 from stillhouse.pretraining.pairs.model import PairPretraining
-from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 
@@ -50,9 +49,7 @@ def of_pretraining(name: str, device: torch.device) -> tuple[tuple[nn.Module, An
     row = config.row()
     rows, rng = np.arange(16), np.random.default_rng(3)
     if row.pairs:
-        make = open_pairs(
-            cache, pair_tasks(name), config, heldout_fraction=0.3, max_eval_samples=16, seed=0, device=CPU
-        )
+        make = open_pairs(cache, row.pairs, config, heldout_fraction=0.3, max_eval_samples=16, seed=0, device=CPU)
         module = PairPretraining(tiny_bert(), "cls", dataclasses.replace(config, temperature=0.5), SPECIALS)
         pairs = make(make.training[:16], rng)
         return (module, pairs), (copy.deepcopy(module).to(device), pairs.to(device))

@@ -55,21 +55,6 @@ CHANGES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_its_vectors_are_those_of_the_bi_encoder(name: str, tiny_model: Path, tmp_path: Path) -> None:
-    encoder = BiEncoder.load(tiny_model, **CHANGES[name])
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for weights in encoder.tower("query").parameters():  # otherwise layer norms are ones and biases zeros
-            weights += 0.2 * torch.randn_like(weights)
-    fast = open_query_encoder(saved(encoder, tmp_path / "retriever"), CPU)
-    assert isinstance(fast, PlainBert) and fast.width == 32
-    found = fast.vectors(fast.tokenize(QUESTIONS))
-    assert found.dtype == np.float32 and fast.normalize == CHANGES[name].get("normalize", True)
-    assert np.allclose(found, theirs(encoder, QUESTIONS), rtol=1e-5, atol=1e-6)
-    assert np.array_equal(found[3:4], fast.vectors(fast.tokenize(QUESTIONS[3:4])))
-
-
 @pytest.fixture(scope="module")
 def minilm(
     runs_of_steps: Callable[[Path], Callable[..., dict[str, Path]]], tmp_path_factory: pytest.TempPathFactory
@@ -113,7 +98,7 @@ def test_a_passage_is_cut_into_the_same_tokens(
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_passages_are_read_by_their_tower(name: str, tiny_model: Path, tmp_path: Path) -> None:
+def test_its_vectors_are_those_of_the_bi_encoder_for_both_roles(name: str, tiny_model: Path, tmp_path: Path) -> None:
     encoder = BiEncoder.load(tiny_model, **CHANGES[name])
     torch.manual_seed(1)
     with torch.no_grad():
@@ -122,13 +107,16 @@ def test_passages_are_read_by_their_tower(name: str, tiny_model: Path, tmp_path:
                 weights += 0.2 * torch.randn_like(weights)
     folder = saved(encoder, tmp_path / "retriever")
     queries = open_query_encoder(folder, CPU)
-    assert isinstance(queries, PlainBert)
+    assert isinstance(queries, PlainBert) and queries.width == 32
+    assert queries.normalize == CHANGES[name].get("normalize", True)
     passages = open_passage_encoder(folder, queries, CPU)
     # A passage may be longer than the model has positions for.
     assert isinstance(passages, AnyEncoder if encoder.settings.passage_length > 64 else PlainBert)
     expected = encode(encoder, encoder.passages(QUESTIONS), CPU, "passages", EXACT)
     assert np.allclose(passages.vectors(passages.tokenize(QUESTIONS)), expected, rtol=1e-5, atol=1e-6)
-    assert np.allclose(queries.vectors(queries.tokenize(QUESTIONS)), theirs(encoder, QUESTIONS), rtol=1e-5, atol=1e-6)
+    found = queries.vectors(queries.tokenize(QUESTIONS))
+    assert np.allclose(found, theirs(encoder, QUESTIONS), rtol=1e-5, atol=1e-6) and found.dtype == np.float32
+    assert np.array_equal(found[3:4], queries.vectors(queries.tokenize(QUESTIONS[3:4])))
 
 
 def test_a_real_model_gives_the_same_vectors(both: tuple[PlainBert, BiEncoder]) -> None:

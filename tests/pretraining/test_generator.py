@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from small_bert import small_bert
 
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.tokens import SpecialTokens
@@ -18,17 +18,7 @@ VOCABULARY = 12
 
 @pytest.fixture(scope="module")
 def generator() -> Generator:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=16,
-        initializer_range=0.4,
-    )
-    return Generator.of(BertForMaskedLM(config).train(), SPECIALS, torch.device("cpu"))
+    return Generator.of(small_bert(VOCABULARY, 8).train(), SPECIALS, torch.device("cpu"))
 
 
 def test_samples_follow_the_softmax_of_the_masked_input(generator: Generator) -> None:

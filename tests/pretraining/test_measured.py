@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
-from transformers import BertModel
 
 from stillhouse.core.config import build
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.execute import execute
-from stillhouse.pipeline.steps.pretrain import STEP, Config
-from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
+from stillhouse.pipeline.steps.pretrain import Config
 from stillhouse.pretraining.heldout import measured
 
 
@@ -45,46 +39,3 @@ def test_measurements_fit_into_a_tenth(
     chosen, eval_steps = measured(build(Config, settings, "x"), rows, examples, steps, Context(tmp_path, quiet=True))
     assert (eval_steps, len(chosen)) == (every, passages)
     assert len(np.unique(chosen)) == passages and set(chosen) <= set(rows)
-
-
-class Reads:
-    """Counts the texts that an encoder reads with gradients and without."""
-
-    def __init__(self) -> None:
-        self.trained = self.measured = 0
-
-    def add(self, ids_BL: torch.Tensor) -> None:
-        if torch.is_grad_enabled():
-            self.trained += len(ids_BL)
-        else:
-            self.measured += len(ids_BL)
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
-    counted, real = Reads(), BertModel.forward
-
-    def forward(self: BertModel, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        counted.add(input_ids)
-        return real(self, input_ids, *args, **kwargs)
-
-    monkeypatch.setattr(BertModel, "forward", forward)
-    yield counted
-
-
-@pytest.mark.parametrize(("share", "rows"), [(0.1, 4), (None, 11)])
-def test_a_short_pretraining_reads_no_more_than_a_tenth_to_measure(
-    share: float | None, rows: int, small_corpus: Path, tiny_model: Path, tmp_path: Path, reads: Reads
-) -> None:
-    """Every text that the encoder really reads is counted; ten measurements would read more than the limit."""
-    execute(
-        TOKENIZE, TOKENIZE.config(), {"corpus": small_corpus, "tokenizer": tiny_model}, {"tokens": tmp_path / "tokens"}
-    )
-    settings = {"objective": "mlm", "max_steps": 30, "epochs": None, "batch_size": 8, "learning_rate": 0.01}
-    settings |= {"max_length": 16, "heldout_fraction": 0.4, "signals": False, "padding": "kept", "precision": "fp32"}
-    config = build(Config, settings | {"eval_share": share}, "pretraining")
-    outputs = {name: tmp_path / name for name in ("encoder", "curves")}
-    execute(STEP, config, {"tokens": tmp_path / "tokens", "init": tiny_model}, outputs)
-    assert reads.trained == 30 * 8
-    assert (reads.measured <= 0.1 * 3 * reads.trained) == (share is not None)
-    assert len(pd.read_csv(tmp_path / "curves" / "curves.csv")) == rows

@@ -9,30 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from slow_counts import Passages, flat
 
 from stillhouse.core.errors import InputError
 from stillhouse.pretraining.ngram_files import merge_counts, read_about, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams
-from stillhouse.pretraining.words import cut_into_words
-
-Passages = list[list[int]]
 
 
-def flat(passages: Passages) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
-    return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
-
-
-def write(passages: Passages, folder: Path, longest: int = 3, unit: str = "pieces", **about: Any) -> Path:
+def write(passages: Passages, folder: Path, longest: int = 3, **about: Any) -> Path:
     ids, offsets = flat(passages)
-    inventory = None
-    if unit == "words":
-        # Even numbers begin a word.
-        words = cut_into_words(ids, ids % 2 == 0, offsets, folder / "cut")
-        ids, offsets, inventory = words.ids, words.offsets, words.inventory
     tables = count_ngrams(ids, offsets, longest, folder / "tables", Memory(1 << 12))
-    save_counts(tables, folder / "counts", unit=unit, words=inventory, **about)
+    save_counts(tables, folder / "counts", **about)
     return folder / "counts"
 
 
@@ -46,7 +34,7 @@ def test_files(tmp_path: Path) -> None:
     assert bigrams.dtype == np.dtype([("gram", np.int32, (2,)), ("count", np.int64)])
     assert (bigrams["gram"].tolist(), bigrams["count"].tolist()) == ([[3, 4], [4, 3]], [2, 1])
     about = read_about(folder)
-    assert (about.unit, about.tokenizer, about.min_count, about.totals) == ("pieces", "t", 1, [5, 3])
+    assert (about.tokenizer, about.min_count, about.totals) == ("t", 1, [5, 3])
 
 
 def test_pruning_keeps_tokens_and_totals(tmp_path: Path) -> None:
@@ -68,20 +56,19 @@ PASSAGES = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=6)
 @given(
     shards=st.lists(PASSAGES, min_size=1, max_size=3),
     longest=st.integers(2, 5),
-    unit=st.sampled_from(["pieces", "words"]),
     size=st.integers(1, 1 << 13),
 )
-def test_shards_add_up(shards: list[Passages], longest: int, unit: str, size: int, tmp_path: Path) -> None:
+def test_shards_add_up(shards: list[Passages], longest: int, size: int, tmp_path: Path) -> None:
     """Merged counts equal, byte for byte, those of all passages in one corpus."""
-    folders = [write(shard, tmp_path / f"{number}", longest, unit) for number, shard in enumerate(shards)]
-    whole = write([passage for shard in shards for passage in shard], tmp_path / "whole", longest, unit)
+    folders = [write(shard, tmp_path / f"{number}", longest) for number, shard in enumerate(shards)]
+    whole = write([passage for shard in shards for passage in shard], tmp_path / "whole", longest)
     merge_counts(folders, tmp_path / "sum", tmp_path / "work", Memory(size))
     assert contents(tmp_path / "sum") == contents(whole)
 
 
 @pytest.mark.parametrize(
     ("changed", "what"),
-    [({"unit": "words"}, "unit"), ({"tokenizer": "other"}, "tokenizer"), ({"longest": 4}, "window")],
+    [({"tokenizer": "other"}, "tokenizer"), ({"longest": 4}, "window")],
 )
 def test_refuses_counts_of_another_kind(changed: dict[str, Any], what: str, tmp_path: Path) -> None:
     folders = [write([[2, 4]], tmp_path / "one"), write([[2, 4]], tmp_path / "other", **changed)]

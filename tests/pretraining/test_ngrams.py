@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_counts import flat, slow_counts
 
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngram_tables import NgramTables
 from stillhouse.pretraining.ngrams import count_ngrams
 
 Counts = list[dict[tuple[int, ...], int]]
-
-
-def flat(passages: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
-    return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
 
 
 def counted(tables: NgramTables) -> Counts:
@@ -30,13 +25,6 @@ def counted(tables: NgramTables) -> Counts:
         found.append(dict(zip(map(tuple, grams), order.counts.tolist())))
         assert order.total == sum(found[-1].values())
     return found
-
-
-def slow_counts(passages: list[list[int]], longest: int) -> Counts:
-    return [
-        dict(Counter(tuple(passage[i : i + n]) for passage in passages for i in range(len(passage) - n + 1)))
-        for n in range(1, longest + 1)
-    ]
 
 
 def corpus(vocabulary: int, seed: int, passages: int = 60) -> list[list[int]]:

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 import torch
 from slow_models import WINDOW, SlowBert, SlowModernBert, gelu
+from small_bert import small_bert
 from torch import Tensor
-from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel
+from transformers import BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM, PreTrainedModel
 
 from stillhouse.models.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
@@ -46,19 +47,9 @@ MODELS: dict[str, tuple[Callable[[], PreTrainedModel], type[SlowBert]]] = {
 
 
 def tiny_model(layers: int = 3) -> BertForMaskedLM:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=WIDTH,
-        num_hidden_layers=layers,
-        num_attention_heads=HEADS,
-        intermediate_size=24,
-        max_position_embeddings=16,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        initializer_range=0.3,
-    )
-    return BertForMaskedLM(config).double()
+    sizes = {"intermediate_size": 24, "initializer_range": 0.3}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return small_bert(VOCABULARY, WIDTH, layers, **sizes, **dropout).double()
 
 
 def batch_of(objective: Objective) -> CorruptedBatch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,25 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from slow_counts import Passages, flat, slow_counts
 
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams
-from stillhouse.pretraining.pmi import PruningError, Scoring, pmi, score_tokens
-
-Passages = list[list[int]]
+from stillhouse.pretraining.pmi import Scoring, pmi, score_tokens
 
 
-def flat(passages: Passages) -> tuple[np.ndarray, np.ndarray]:
-    ids = np.array([token for passage in passages for token in passage], dtype=np.int32)
-    return ids, np.cumsum([0] + [len(passage) for passage in passages]).astype(np.int64)
-
-
-def score(passages: Passages, longest: int, scoring: Scoring, folder: Path) -> tuple[np.ndarray, PruningError]:
+def score(passages: Passages, longest: int, scoring: Scoring, folder: Path) -> np.ndarray:
     ids, offsets = flat(passages)
     memory = Memory(1 << 12)
     into = np.full(len(ids), np.nan, dtype=np.float32)
-    error = score_tokens(count_ngrams(ids, offsets, longest, folder, memory), ids, offsets, scoring, into, memory)
-    return into, error
+    score_tokens(count_ngrams(ids, offsets, longest, folder, memory), ids, offsets, scoring, into, memory)
+    return into
 
 
 # Three passages: "7 8 7 9", "7 8" and "9 9 9 9 9".
@@ -116,17 +109,9 @@ def test_hand_worked_pmi(definition: str, expected: dict[int, list[float]], tmp_
 
 @pytest.mark.parametrize(("edges", "expected"), [("equation", AMI_EQUATION), ("present", AMI_PRESENT)])
 def test_hand_worked_ami(edges: str, expected: list[float], tmp_path: Path) -> None:
-    ami, error = score(HAND, 4, Scoring(edges=edges), tmp_path)
+    ami = score(HAND, 4, Scoring(edges=edges), tmp_path)
     assert ami.dtype == np.float32
     np.testing.assert_allclose(ami, expected, rtol=1e-6)
-    assert error == PruningError(0, 0)
-
-
-def slow_counts(passages: Passages, longest: int) -> list[Counter[tuple[int, ...]]]:
-    return [
-        Counter(tuple(passage[i : i + n]) for passage in passages for i in range(len(passage) - n + 1))
-        for n in range(1, longest + 1)
-    ]
 
 
 def slow_ami(passages: Passages, longest: int, scoring: Scoring) -> list[float]:
@@ -174,5 +159,5 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(passages=CORPORA, longest=st.integers(2, 5), scoring=SCORINGS)
 def test_equals_dictionaries(passages: Passages, longest: int, scoring: Scoring, folder: Callable[[], Path]) -> None:
-    ami, _ = score(passages, longest, scoring, folder())
+    ami = score(passages, longest, scoring, folder())
     np.testing.assert_allclose(ami, slow_ami(passages, longest, scoring), rtol=1e-5, atol=1e-5)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from small_bert import small_bert
 
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch, Corruptor
 from stillhouse.pretraining.generator import Generator
@@ -68,16 +68,8 @@ def cache() -> TokenCache:
 
 @pytest.fixture(scope="module")
 def generator() -> Generator:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=LONGEST,
-    )
-    return Generator.of(BertForMaskedLM(config), SPECIALS, torch.device("cpu"))
+    model = small_bert(VOCABULARY, 8, max_position_embeddings=LONGEST, initializer_range=0.02)
+    return Generator.of(model, SPECIALS, torch.device("cpu"))
 
 
 def corrupt(cache: TokenCache, generator: Generator, name: str, **settings: object) -> CorruptedBatch:

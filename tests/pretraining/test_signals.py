@@ -6,25 +6,17 @@ import math
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from small_bert import small_bert
+from transformers import BertForMaskedLM
 
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
-from stillhouse.pretraining.signals import COVERAGE, ICT, MLM_LOSS, Signals, TextPairs, token_coverage
+from stillhouse.pretraining.pairs.batch import PairBatch
+from stillhouse.pretraining.signals import COVERAGE, ICT, MLM_LOSS, Signals, token_coverage
 
 
 @pytest.fixture(scope="module")
 def model() -> BertForMaskedLM:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=30,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-        initializer_range=0.4,
-    )
-    return BertForMaskedLM(config).eval()
+    return small_bert(30, 16).eval()
 
 
 def batch() -> CorruptedBatch:
@@ -74,7 +66,7 @@ def test_mlm_loss_and_coverage_against_the_models_own_logits(model: BertForMaske
 def test_ict_ranks_the_rest_of_each_passage(model: BertForMaskedLM) -> None:
     torch.manual_seed(1)
     queries, passages = torch.randint(5, 30, (12, 4)), torch.randint(5, 30, (12, 9))
-    pairs = TextPairs(queries, queries > 0, passages, passages > 0)
+    pairs = PairBatch(queries, queries > 0, passages, passages > 0, *[torch.zeros(12)] * 4)
     with torch.no_grad():
         value = Signals(model, "mean", True, [batch()], [pairs])()[ICT]
         vectors = [

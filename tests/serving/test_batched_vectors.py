@@ -15,7 +15,7 @@ from word_pieces import SPECIAL, save_tokenizer
 from stillhouse.core.context import Context
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.encoder_settings import EncoderSettings
-from stillhouse.models.query_encoder import AnyEncoder, PlainBert, QueryTokens
+from stillhouse.models.query_encoder import AnyEncoder, PlainBert, query_tokens
 from stillhouse.models.towers import BagOfWordsTower, Role
 
 ROLES: tuple[Role, ...] = ("query", "passage")
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bert(folder: Path, dtype: torch.dtype = torch.float32) -> PlainBert:
-    tokens = QueryTokens(folder, 32, "")
+    tokens = query_tokens(folder, 32, "")
     return PlainBert(folder, EncoderSettings(), torch.device("cpu"), tokens, dtype)
 
 

@@ -74,9 +74,9 @@ RUNS = {
     "ingest": Run("ingest", begins="source"),
     "validate": Run("validate", CORPUS),
     "tokenize": Run("tokenize", CORPUS | {"tokenizer": INIT}, {"max_length": 32}),
-    "importance": Run("importance", TOKENS | {"tokenizer": INIT}),
-    "count": Run("count", TOKENS, {"unit": "words"}),
-    "importance of words": Run("importance", TOKENS | {"counts": "count/counts"}, {"unit": "words"}),
+    "importance": Run("importance", TOKENS),
+    "count": Run("count", TOKENS),
+    "importance with counts": Run("importance", TOKENS | {"counts": "count/counts"}),
     "pretrain": Run("pretrain", TOKENS | {"init": INIT}, FEW | {"objective": "mlm", "max_length": 32}),
     "bm25": Run("bm25", CORPUS, {"negatives_depth": 8}),
     "generate-queries": Run(
@@ -124,7 +124,7 @@ RUNS = {
 
 
 KEEPS_WORK = (
-    "importance of words",
+    "importance with counts",
     "count",
     "pretrain",
     "index",

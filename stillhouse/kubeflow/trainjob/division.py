@@ -65,6 +65,5 @@ def add_up(shards: Sequence[Path], folder: Path) -> Path:
     with whole_folder(folder) as staging, TemporaryDirectory() as work:
         saved = merge_counts(list(shards), staging, Path(work))
         facts = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
-        config = {name: manifests[0].config[name] for name in ("window", "unit")}
-        write_manifest(staging, "count", config, manifests[0].inputs, facts)
+        write_manifest(staging, "count", {"window": manifests[0].config["window"]}, manifests[0].inputs, facts)
     return folder

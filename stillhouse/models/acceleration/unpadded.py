@@ -190,34 +190,24 @@ def attention(
     With `sliding_window`, a token attends to tokens fewer than this many places away (ModernBERT's local layers).
     """
     inputs = (query_1HTK, key_1HTK, value_1HTK)
-    near = sliding_window if sliding_window is not None and max(row.lengths) > sliding_window else None
+    longest = max(row.lengths)
+    near = sliding_window if sliding_window is not None and longest > sliding_window else None
     if (precision := _flash_precision(query_1HTK)) is not None:
-        query, key, value = (each.to(precision) for each in inputs)
-        return _flash(query, key, value, row, scaling, dropout, near), None
-    return _text_by_text(*inputs, row, scaling, dropout, near), None
-
-
-def _text_by_text(
-    query_1HTK: Tensor,
-    key_1HTK: Tensor,
-    value_1HTK: Tensor,
-    row: Row,
-    scaling: float | None,
-    dropout: float,
-    near: int | None,
-) -> Tensor:
-    """One call per text: on a CPU, where a text is enough work for a call, and where one call cannot do it.
-
-    A text that is longer than the window `near` gets a mask.
-    """
-    place_L = torch.arange(max(row.lengths) if near else 0, device=query_1HTK.device)
+        # All texts in one call of the flash kernel. PyTorch's nested tensors, which call it too, take longer to make.
+        query, key, value = (each[0].to(precision).transpose(0, 1) for each in inputs)
+        window = {} if near is None else {"window_size_left": near - 1, "window_size_right": near - 1}
+        read_THK, *_ = torch.ops.aten._flash_attention_forward(
+            query, key, value, row.bounds, row.bounds, longest, longest, dropout, False, False, scale=scaling, **window
+        )
+        return read_THK.unsqueeze(0), None
+    # One call per text: on a CPU, where a text is enough work for a call, and where one call cannot do it.
+    place_L = torch.arange(longest if near else 0, device=query_1HTK.device)
     seen_LL = (place_L[:, None] - place_L).abs() < (near or 0)
-    parts = (each.split(row.lengths, dim=2) for each in (query_1HTK, key_1HTK, value_1HTK))
     read = []
-    for length, query, key, value in zip(row.lengths, *parts):
+    for length, query, key, value in zip(row.lengths, *(each.split(row.lengths, dim=2) for each in inputs)):
         mask = seen_LL[:length, :length] if near and length > near else None
         read.append(scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling))
-    return torch.cat(read, dim=2).transpose(1, 2)
+    return torch.cat(read, dim=2).transpose(1, 2), None
 
 
 def _flash_precision(query_1HTK: Tensor) -> torch.dtype | None:
@@ -237,29 +227,6 @@ def _flash_precision(query_1HTK: Tensor) -> torch.dtype | None:
 def _has_flash(device: torch.device) -> bool:
     built = torch.backends.cuda.is_flash_attention_available() and torch.version.hip is None
     return built and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def _flash(
-    query_1HTK: Tensor,
-    key_1HTK: Tensor,
-    value_1HTK: Tensor,
-    row: Row,
-    scaling: float | None,
-    dropout: float,
-    near: int | None,
-) -> Tensor:
-    """All texts in one call of the flash kernel.
-
-    It is called directly: PyTorch's nested tensors, which call it too, take longer to make than it takes to run.
-    """
-    query, key, value = (each[0].transpose(0, 1) for each in (query_1HTK, key_1HTK, value_1HTK))
-    window = {} if near is None else {"window_size_left": near - 1, "window_size_right": near - 1}
-    longest = max(row.lengths)
-    read_THK, *_ = torch.ops.aten._flash_attention_forward(
-        query, key, value, row.bounds, row.bounds, longest, longest, dropout, False, False, scale=scaling, **window
-    )
-    attended: Tensor = read_THK.unsqueeze(0)
-    return attended
 
 
 @cache

@@ -25,7 +25,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     whole = Source.open(tokens, read_manifest(tokens, verify=False).facts.get("tokenizer", ""))
     source = whole.shard(config.shard, config.shards)
     memory = Memory(config.memory_mib << 20, min(8, own_cores()))
-    saved = count_passages(source, config.window, config.unit, outputs["counts"], context.work, memory)
+    saved = count_passages(source, config.window, outputs["counts"], context.work, memory)
     distinct = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
     passages = len(source.offsets) - 1
     facts = {"shard": config.shard, "shards": config.shards, "passages": passages, "tokens": len(source.ids)} | distinct

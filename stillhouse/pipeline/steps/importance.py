@@ -9,8 +9,6 @@ from stillhouse.core.context import Context
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 from stillhouse.pretraining.settings import CountingConfig
 
-PAGE = "masking.html"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config(CountingConfig):
@@ -28,10 +26,6 @@ class Config(CountingConfig):
     )
     min_count: int = setting(1, "drop n-grams of two or more that occur less often; their PMI is 0", minimum=1)
     own: bool = setting(True, "count these passages; false = score them with --counts alone")
-    picture_rate: float = setting(
-        0.5, "share of tokens masked in the picture of what gets masked (CDMAE's decoder)", minimum=0.01, maximum=0.99
-    )
-    picture_noise: float = setting(1.0, "noise on AMI in the picture (CDMAE Algorithm 1)", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -45,57 +39,21 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     scoring = Scoring(config.definition, config.edges, config.min_count)
     # Shares contain these passages' own counts.
     own, others = (config.own, inputs.get("counts")) if context.shares is None else (False, context.shares)
-    plan = Plan(config.window, config.unit, scoring, others, own)
+    plan = Plan(config.window, scoring, others, own)
     memory = Memory(config.memory_mib << 20, min(8, own_cores()))
-    done = write_importance(plan, source, outputs["importance"], context.work, memory)
-    distinct = {f"distinct_{n}_grams": count for n, count in enumerate(done.saved.distinct, start=1)}
-    facts = {"tokens": len(source.ids), "ami_standard_deviation": round(done.spread, 4), **distinct}
+    saved, spread = write_importance(plan, source, outputs["importance"], context.work, memory)
+    distinct = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
+    facts = {"tokens": len(source.ids), "ami_standard_deviation": round(spread, 4), **distinct}
     # Algorithm 1 adds noise of a fixed size to AMI: how random its masks are depends on how far AMI values spread.
     summary = (
         f"{len(source.ids)} tokens, distinct n-grams {' / '.join(map(str, distinct.values()))}, "
-        f"AMI spreads by {done.spread:.2f}"
+        f"AMI spreads by {spread:.2f}"
     )
     if config.min_count > 1:
-        dropped = done.saved.dropped[1:]
+        dropped = saved.dropped[1:]
         facts |= {f"dropped_{n}_grams": round(share, 4) for n, share in enumerate(dropped, start=2)}
-        facts |= {
-            "pruning_ami_error_mean": round(done.error.mean, 4),
-            "pruning_ami_error_max": round(done.error.largest, 4),
-        }
-        summary += (
-            f"; pruning dropped {' / '.join(f'{share:.1%}' for share in dropped)} of the occurrences and moved AMI "
-            f"by {done.error.mean:.2f} on average, {done.error.largest:.2f} at most"
-        )
-    page = _picture(config, inputs, outputs)
-    summary += (
-        ""
-        if page
-        else "; no picture of what gets masked, as "
-        + ("no passage has two tokens" if "tokenizer" in inputs else "--tokenizer was not given")
-    )
-    return Report(summary, {name: float(value) for name, value in facts.items()}, facts, page)
-
-
-def _picture(config: Config, inputs: Paths, outputs: Paths) -> str:
-    """Writes the picture of what gets masked and returns its name, or "" if there is none."""
-    if "tokenizer" not in inputs:
-        return ""
-    from stillhouse.core.artifacts import read_manifest
-    from stillhouse.core.errors import InputError
-    from stillhouse.models.tokenizer_files import load_tokenizer
-    from stillhouse.pretraining.masking_picture import render
-    from stillhouse.pretraining.tokens import SpecialTokens, TokenCache, vocabulary_digest
-
-    tokenizer = load_tokenizer(inputs["tokenizer"])
-    made_by = read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer")
-    if made_by != vocabulary_digest(tokenizer):
-        raise InputError(f"{inputs['tokenizer']} is not the tokenizer of {inputs['tokens']}; pass that as --tokenizer")
-    cache = TokenCache.open(inputs["tokens"], SpecialTokens.of(tokenizer), outputs["importance"])
-    page = render(cache, tokenizer, config.picture_rate, config.picture_noise)
-    if page is None:
-        return ""
-    (outputs["importance"] / PAGE).write_text(page, encoding="utf-8")
-    return PAGE
+        summary += f"; pruning dropped {' / '.join(f'{share:.1%}' for share in dropped)} of the occurrences"
+    return Report(summary, {name: float(value) for name, value in facts.items()}, facts)
 
 
 STEP = Step(
@@ -104,7 +62,6 @@ STEP = Step(
     Config,
     inputs=(
         Port("tokens", "the token arrays"),
-        Port("tokenizer", "the model whose tokenizer split the passages; its words label the plot", "model", True),
         Port(
             "counts", "n-gram counts of other passages, to add to these", kind="model", optional=True, holds="Dataset"
         ),

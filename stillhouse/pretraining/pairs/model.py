@@ -26,7 +26,7 @@ from stillhouse.pretraining.tokens import SpecialTokens
 
 
 class PairPretraining(nn.Module):
-    """`forward(batch)` is the sampled softmax of a batch of pairs, the sum of `parts(batch)`.
+    """The towers of queries and passages, and the loss of their vectors.
 
     With shared towers `query_tower` is `passage_tower`; separate ones start from the same parameters. The module shares
     the Transformer's parameters with `model`, so training it trains `model`, except for the language-model head, which
@@ -57,13 +57,10 @@ class PairPretraining(nn.Module):
         self.query_tower: Tower = self.passage_tower if shared else copy.deepcopy(self.passage_tower)
 
     def forward(self, batch: PairBatch) -> Tensor:
-        return torch.stack(list(self.parts(batch).values())).sum()
-
-    def parts(self, batch: PairBatch) -> dict[str, Tensor]:
-        """The only term of the loss, `sampled_softmax`."""
+        """The sampled softmax of a batch of pairs."""
         query_BD = self.queries(batch.query_ids_BL, batch.query_attention_BL)
         passage_BD = self.passages(batch.passage_ids_BL, batch.passage_attention_BL)
-        return {"sampled_softmax": self.loss(query_BD, passage_BD, batch)}
+        return self.loss(query_BD, passage_BD, batch)
 
     def loss(self, query_BD: Tensor, passage_BD: Tensor, batch: PairBatch) -> Tensor:
         """The sampled softmax of a batch, given its vectors."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-from stillhouse.core.config import nearest, setting
-from stillhouse.core.errors import InputError
+from stillhouse.core.config import setting
 from stillhouse.training.settings import gradient_cache_setting, mini_batch_setting, require_parts
 
 TASKS = {
@@ -86,14 +85,3 @@ class PairConfig:
         """`passage_length`, which a run sets from its model if it is null."""
         assert self.passage_length is not None, "pretrain sets it"
         return self.passage_length
-
-
-def pair_tasks(objective: str) -> tuple[str, ...]:
-    """The tasks in an objective's name: "ict", or several as in "ict+bfs+wlp". Raises `InputError` for other names."""
-    names = tuple(objective.split("+"))
-    for name in names:
-        if name not in TASKS:
-            raise InputError(f"there is no pair task {name!r}; {nearest(name, TASKS)}")
-    if len(set(names)) < len(names):
-        raise InputError(f"{objective!r} lists a pair task twice")
-    return tuple(name for name in TASKS if name in names)

@@ -162,7 +162,7 @@ def open_pairs(
     seed: int,
     device: torch.device,
 ) -> PairMaker:
-    """Find the pairs that every task can draw. `tasks` are names in `settings.TASKS`, as from `settings.pair_tasks`.
+    """Find the pairs that every task can draw. `tasks` are names in `settings.TASKS`.
 
     A task without a held-out pair (two linked articles are seldom both held out) is left out of the held-out mixture.
     Raises `InputError` if the tokens have no sentences, if the corpus lacks the articles, sections or links that a task
@@ -175,9 +175,18 @@ def open_pairs(
     _require(tasks, structure, counts_N)
     heldout_N = heldout_passages(structure.article, usable_N, heldout_fraction, max_eval_samples, seed)
     articles = Articles.of(structure.article, structure.links, usable_N, heldout_N)
-    training, heldout = (
-        _side(tasks, articles, structure, counts_N, usable_N & (heldout_N == held)) for held in (False, True)
-    )
+    of_articles = articles, structure.article, structure.lead
+
+    def side(among_N: NDArray[np.bool_]) -> Side:
+        makers = {
+            "ict": lambda: ict_pairs(counts_N, among_N),
+            "bfs": lambda: bfs_pairs(*of_articles, among_N),
+            "wlp": lambda: wlp_pairs(*of_articles, among_N),
+        }
+        found = {name: makers[name]() for name in tasks}
+        return {name: pairs for name, pairs in found.items() if len(pairs.sources)}
+
+    training, heldout = (side(usable_N & (heldout_N == held)) for held in (False, True))
     for name in tasks:
         if name not in training:
             raise InputError(
@@ -190,25 +199,15 @@ def open_pairs(
             f"{heldout_fraction} (or max_eval_samples from {max_eval_samples}), or use a larger corpus"
         )
     q_N = _mixture(training) + _mixture(heldout)
-    rows = [np.unique(np.concatenate([pairs.sources for pairs in side.values()])) for side in (training, heldout)]
+    sides = training, heldout
+    rows, kept = (np.unique(np.concatenate([pairs.sources for pairs in each.values()])) for each in sides)
     used_N = q_N > 0
-    used_N[np.concatenate(rows)] = True
+    used_N[np.concatenate([rows, kept])] = True
     with np.errstate(divide="ignore"):
         log_q_N = np.log(q_N)
     skipped = len(cache) - int(used_N.sum())
     return PairMaker(
-        cache,
-        config,
-        device,
-        structure,
-        sentences,
-        articles,
-        heldout_N,
-        (training, heldout),
-        rows[0],
-        rows[1],
-        skipped,
-        log_q_N,
+        cache, config, device, structure, sentences, articles, heldout_N, sides, rows, kept, skipped, log_q_N
     )
 
 
@@ -258,23 +257,6 @@ def heldout_passages(
     within = int(np.searchsorted(np.cumsum(sizes[order]), limit, side="right"))
     count = min(max(1, round(len(groups) * fraction)), max(1, within), len(groups) - 1)
     return np.isin(group_N, groups[order[:count]])
-
-
-def _side(
-    tasks: Sequence[str],
-    articles: Articles,
-    structure: PassageStructure,
-    counts_N: NDArray[np.int64],
-    among_N: NDArray[np.bool_],
-) -> Side:
-    article_N, lead_N = structure.article, structure.lead
-    makers = {
-        "ict": lambda: ict_pairs(counts_N, among_N),
-        "bfs": lambda: bfs_pairs(articles, article_N, lead_N, among_N),
-        "wlp": lambda: wlp_pairs(articles, article_N, lead_N, among_N),
-    }
-    found = {name: makers[name]() for name in tasks}
-    return {name: pairs for name, pairs in found.items() if len(pairs.sources)}
 
 
 def _mixture(side: Side) -> NDArray[np.float64]:

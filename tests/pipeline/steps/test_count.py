@@ -18,29 +18,26 @@ PASSAGES = [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], [], [4, 2, 4, 2, 3
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
-    """A token folder of six passages, one of them empty; even numbers begin a word."""
+    """A token folder of six passages, one of them empty."""
     return write_tokens(tmp_path / "tokens", PASSAGES, "a")
 
 
-def parts(run_step: RunStep, tokens: Path, shards: int, unit: str = "pieces") -> list[Path]:
+def parts(run_step: RunStep, tokens: Path, shards: int) -> list[Path]:
     return [
-        run_step("count", {"tokens": tokens}, f"{unit}/{shard}", shard=shard, shards=shards, unit=unit)["counts"]
+        run_step("count", {"tokens": tokens}, f"{shard}", shard=shard, shards=shards)["counts"]
         for shard in range(1, shards + 1)
     ]
 
 
-@pytest.mark.parametrize("unit", ["pieces", "words"])
 @pytest.mark.parametrize("shards", [1, 3, 8])
-def test_counts_of_shards_are_those_of_the_whole(
-    unit: str, shards: int, run_step: RunStep, tokens: Path, tmp_path: Path
-) -> None:
+def test_counts_of_shards_are_those_of_the_whole(shards: int, run_step: RunStep, tokens: Path, tmp_path: Path) -> None:
     """With eight shards of six passages, some shards have nothing to count."""
-    counted = parts(run_step, tokens, shards, unit)
+    counted = parts(run_step, tokens, shards)
     assert sum(read_manifest(part).facts["passages"] for part in counted) == len(PASSAGES)
     add_up(counted, tmp_path / "counts")
     inputs = {"tokens": tokens, "counts": tmp_path / "counts"}
-    summed = run_step("importance", inputs, "summed", unit=unit, own=False)["importance"]
-    whole = run_step("importance", {"tokens": tokens}, "whole", unit=unit)["importance"]
+    summed = run_step("importance", inputs, "summed", own=False)["importance"]
+    whole = run_step("importance", {"tokens": tokens}, "whole")["importance"]
     assert digest_files(summed) == digest_files(whole), "counts and importance, to the byte"
     for name in (path.name for path in (tmp_path / "counts").glob("ngrams_*")):
         assert (tmp_path / "counts" / name).read_bytes() == (whole / name).read_bytes()

@@ -1,9 +1,8 @@
-"""Step `importance`: its files (docs/reference/formats.md), other passages' counts, pruning, words, the picture."""
+"""Step `importance`: its files (docs/reference/formats.md), other passages' counts, pruning."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.importance import STEP, Config
-
-RunStep = Callable[..., dict[str, Path]]
 
 
 def importance(out: Path, tokens: Path, counts: Path | None = None, **settings: Any) -> Path:
@@ -44,14 +41,13 @@ ONE = [[2, 4, 2, 3, 8], [4, 2, 3]]
 OTHER = [[2, 3, 8, 9, 5], [6], []]
 
 
-@pytest.mark.parametrize("unit", ["pieces", "words"])
-def test_two_shards_score_as_one_corpus(unit: str, tmp_path: Path) -> None:
+def test_two_shards_score_as_one_corpus(tmp_path: Path) -> None:
     """One shard is counted, the second adds to it, and the first is scored by the sum without being counted again."""
     one, other = write_tokens(tmp_path / "one", ONE), write_tokens(tmp_path / "other", OTHER)
-    whole = importance(tmp_path / "i_whole", write_tokens(tmp_path / "whole", ONE + OTHER), unit=unit)
-    first = importance(tmp_path / "i_first", one, unit=unit)
-    second = importance(tmp_path / "i_second", other, counts=first, unit=unit)
-    again = importance(tmp_path / "i_again", one, counts=second, unit=unit, own=False)
+    whole = importance(tmp_path / "i_whole", write_tokens(tmp_path / "whole", ONE + OTHER))
+    first = importance(tmp_path / "i_first", one)
+    second = importance(tmp_path / "i_second", other, counts=first)
+    again = importance(tmp_path / "i_again", one, counts=second, own=False)
     expected = digest_files(whole)
     for folder in (second, again):
         found = digest_files(folder)
@@ -62,23 +58,11 @@ def test_two_shards_score_as_one_corpus(unit: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ami, np.load(whole / "ami.npy"))
 
 
-def test_whole_words_score_their_pieces_alike(tmp_path: Path) -> None:
-    # The words 2-3, 4, 2-3 and 4-5-7 make two passages, "a b" and "a c".
-    tokens = write_tokens(tmp_path / "tokens", [[2, 3, 4], [2, 3, 4, 5, 7]])
-    folder = importance(tmp_path / "importance", tokens, window=2, unit="words")
-    # log((1/2) / (2/4 * 1/4)) = log 4 for both.
-    np.testing.assert_allclose(np.load(folder / "ami.npy"), math.log(4), rtol=1e-6)
-    assert np.load(folder / "words.npy").tolist() == [[2, 3, -1], [4, -1, -1], [4, 5, 7]]
-
-
-def test_pruning_reports_its_error(tmp_path: Path) -> None:
-    # 2-grams: (2 4) twice, (4 2) once. PMI (2 4) = log((2/3) / (1/4)), PMI (4 2) = log((1/3) / (1/4)) = log 4/3.
+def test_pruning(tmp_path: Path) -> None:
+    # 2-grams: (2 4) twice, (4 2) once.
     tokens = write_tokens(tmp_path / "tokens", [[2, 4, 2, 4]])
     facts = read_manifest(importance(tmp_path / "importance", tokens, window=2, min_count=2)).facts
     assert facts["dropped_2_grams"] == round(1 / 3, 4)
-    # (4 2) is dropped, which affects the two tokens in the middle.
-    assert facts["pruning_ami_error_max"] == round(math.log(4 / 3), 4)
-    assert facts["pruning_ami_error_mean"] == round(math.log(4 / 3) / 2, 4)
 
 
 def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> None:
@@ -88,15 +72,3 @@ def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> No
         importance(tmp_path / "importance", other, counts=counts)
     with pytest.raises(InputError, match=r"nothing to count: leave own at true, or give the input counts"):
         importance(tmp_path / "importance", other, own=False)
-
-
-def test_picture(small_corpus: Path, tiny_model: Path, run_step: RunStep) -> None:
-    tokens = run_step("tokenize", {"corpus": small_corpus, "tokenizer": tiny_model})["tokens"]
-    inputs = {"tokens": tokens, "tokenizer": tiny_model}
-    page = run_step("importance", inputs)["importance"] / "masking.html"
-    text = page.read_text(encoding="utf-8")
-    assert "<code>the</code>" in text
-    assert "<script" not in text
-    assert "http" not in text
-    again = run_step("importance", inputs, into="again")["importance"] / "masking.html"
-    assert again.read_bytes() == page.read_bytes()

@@ -10,11 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from step_gradients import assert_same, gradients_of
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from stillhouse.models.acceleration.precision import autocast
-from stillhouse.models.acceleration.processes import add_gradients, add_up
 from stillhouse.models.towers import BagOfWordsTower
 from stillhouse.pretraining.pairs import sampled_softmax
 from stillhouse.pretraining.pairs.batch import PairBatch
@@ -91,35 +90,10 @@ def open_loss(model: Path, case: Mapping[str, Any], **more: Any) -> tuple[PairLo
     return PairLoss(towers, maker, config, rows, CPU), towers, rows
 
 
-def gradients(loss: PairLoss, towers: PairPretraining, rows: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
-    """Return the loss and the gradients of a step as the training loop computes them, over all processes."""
-    torch.manual_seed(STEP)
-    total = torch.zeros((), dtype=torch.float64)
-    with autocast(precision, CPU):
-        for part in loss.training(loss.draw(rows, STEP), STEP):
-            total += part.detach()
-            with torch.autocast("cpu", enabled=False):
-                part.backward()
-    add_up(total)
-    add_gradients(list(towers.parameters()))
-    found = {name: values.grad for name, values in towers.named_parameters() if values.grad is not None}
-    return {"loss": total, **found}
-
-
 def of_case(model: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:
     loss, towers, rows = open_loss(model, CASES[name], **more)
     towers.train(dropout)
-    return gradients(loss, towers, rows)
-
-
-def assert_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], tolerance: float = 1e-5) -> None:
-    assert found.keys() == expected.keys()
-    scale = max(float(values.abs().max()) for name, values in expected.items() if name != "loss")
-    assert scale > 1e-3
-    for name, values in expected.items():
-        torch.testing.assert_close(
-            found[name], values, rtol=0, atol=tolerance * max(1.0, scale), msg=lambda text, name=name: name + text
-        )
+    return gradients_of(lambda: loss.training(loss.draw(rows, STEP), STEP), towers, STEP, "fp32", CPU)
 
 
 def slow_gradients(model: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from stillhouse.models.towers import BagOfWordsTower
 from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
-from stillhouse.pretraining.pairs.sampled_softmax import sampled_softmax_loss
 from stillhouse.pretraining.pairs.settings import PairConfig
 from stillhouse.pretraining.tokens import SpecialTokens
 
@@ -40,36 +39,6 @@ def batch() -> PairBatch:
     rows = torch.tensor([7, 8, 9, 7])
     log_q = torch.log(torch.tensor([0.1, 0.2, 0.3, 0.1]))
     return PairBatch(*sides, torch.zeros(4, dtype=torch.int64), rows, rows, log_q)
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("projection", [0, 6])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_vectors_and_loss(model: PreTrainedModel, pooling: str, projection: int, normalize: bool) -> None:
-    config = replace(CONFIG, projection=projection, pair_normalize=normalize, temperature=0.5)
-    towers = PairPretraining(model, pooling, config, SPECIALS).eval()
-    pairs = batch()
-    vectors = []
-    for ids, attention in (
-        (pairs.query_ids_BL, pairs.query_attention_BL),
-        (pairs.passage_ids_BL, pairs.passage_attention_BL),
-    ):
-        each = []
-        for row, kept in zip(ids, attention):
-            states = model.base_model(row[kept][None]).last_hidden_state[0].detach()
-            vector = states[0] if pooling == "cls" else states.mean(0)
-            if projection:
-                layer = towers.passage_tower.projection
-                vector = layer.weight @ vector + layer.bias
-            each.append(vector / vector.norm() if normalize else vector)
-        vectors.append(torch.stack(each))
-    found = towers.queries(pairs.query_ids_BL, pairs.query_attention_BL)
-    assert torch.allclose(found, vectors[0], atol=1e-5) and found.shape[1] == (projection or 32)
-    expected = sampled_softmax_loss(*vectors, pairs.log_q_B, pairs.same_target(), 0.5)
-    assert torch.allclose(towers(pairs), expected, atol=1e-5)
-    towers.config = replace(config, correction=False)
-    uncorrected = sampled_softmax_loss(*vectors, torch.zeros(4), pairs.same_target(), 0.5)
-    assert torch.allclose(towers(pairs), uncorrected, atol=1e-5) and abs(uncorrected - expected) > 1e-3
 
 
 @pytest.mark.parametrize(("towers", "encoder"), [("shared", "transformer"), ("separate", "transformer"),

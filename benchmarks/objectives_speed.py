@@ -41,7 +41,6 @@ from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
 from stillhouse.pretraining.objectives import TABLE
 from stillhouse.pretraining.pairs.model import PairPretraining
-from stillhouse.pretraining.pairs.settings import pair_tasks
 from stillhouse.pretraining.pairs.task import open_pairs
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import TokenCache
@@ -182,7 +181,7 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, cl
     row = config.row()
     if row.pairs:
         make = open_pairs(
-            cache, pair_tasks(name), config, heldout_fraction=HELD_OUT, max_eval_samples=64, seed=0, device=clock.device
+            cache, tuple(name.split("+")), config, heldout_fraction=HELD_OUT, max_eval_samples=64, seed=0, device=clock.device
         )
         return Entry(name, PairPretraining(encoder, "cls", config, SPECIALS).to(clock.device), make, config, None)
     generator = None

@@ -181,7 +181,13 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, cl
     row = config.row()
     if row.pairs:
         make = open_pairs(
-            cache, tuple(name.split("+")), config, heldout_fraction=HELD_OUT, max_eval_samples=64, seed=0, device=clock.device
+            cache,
+            tuple(name.split("+")),
+            config,
+            heldout_fraction=HELD_OUT,
+            max_eval_samples=64,
+            seed=0,
+            device=clock.device,
         )
         return Entry(name, PairPretraining(encoder, "cls", config, SPECIALS).to(clock.device), make, config, None)
     generator = None

@@ -93,6 +93,7 @@ RUNS = {
     "mine": Run("mine", CORPUS | DENSE | {"others": "bm25/negatives"}, {"negatives_depth": 8}),
     "train-retriever": Run("train-retriever", CORPUS | BM25 | {"encoder": INIT}, TRAINED),
     "train-query-encoder": Run("train-query-encoder", CORPUS | {"encoder": INIT, "old_index": "index/index"}, FEW),
+    "train-projection": Run("train-projection", CORPUS | {"encoder": INIT, "old_index": "index/index"}, FEW),
     "adopt-index": Run(
         "adopt-index",
         CORPUS | {"retriever": "train-retriever/retriever", "old_index": "index/index", "old_retriever": INIT},

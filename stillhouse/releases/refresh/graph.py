@@ -147,7 +147,7 @@ class Levels:
         tokens = {"tokens": "tokenize/tokens", "importance": "importance/importance"}
         return (
             Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": encoder}),
-            Use("importance", "importance", {"tokens": "tokenize/tokens", "tokenizer": encoder}),
+            Use("importance", "importance", {"tokens": "tokenize/tokens"}),
             Use("refreshed_pretraining", "pretrain", tokens | start, "pretraining"),
         )
 

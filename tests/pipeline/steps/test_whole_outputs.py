@@ -133,7 +133,7 @@ PROGRESS = {
     "a checkpoint": (
         "train-retriever",
         {"max_steps": 3, "batch_size": 4, "negatives_per_query": 1, "negatives_depth": 6, "eval_steps": 9},
-        (checkpoint, "_write"),
+        (checkpoint._Hashed, "write"),
     ),
     "a segment of vectors": ("encode", {}, (np.lib.format, "write_array")),
     "a log of scores": ("score-pairs", {"batch_tokens": 128}, (ScoreLog, "add")),

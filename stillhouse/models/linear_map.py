@@ -5,6 +5,7 @@ Shape suffixes: D width of the vectors, F width of the last layer's input.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,29 +33,19 @@ def _multiply(tower: Tower, matrix_DD: Tensor) -> None:
     if isinstance(tower, ModuleTower):
         from sentence_transformers.sentence_transformer.modules import Dense
 
-        whole = _composed(matrix_DD, torch.eye(tower.width), None)
-        dense: Any = Dense(
-            whole.in_features,
-            whole.out_features,
-            bias=False,
-            activation_function=nn.Identity(),
-            init_weight=whole.weight,
-        )
+        weight = matrix_DD @ torch.eye(tower.width)[: len(matrix_DD)]
+        dense: Any = Dense(*weight.T.shape, bias=False, activation_function=nn.Identity(), init_weight=weight)
         tower.steps.append(dense)
     elif isinstance(tower, BagOfWordsTower):
-        tower.output = _composed(matrix_DD, tower.output.weight, tower.output.bias)
-    elif tower.projection is not None:
-        tower.projection = _composed(matrix_DD, tower.projection.weight, tower.projection.bias)
+        tower.output = _composed(matrix_DD, tower.output.state_dict())
     else:
-        tower.projection = _composed(matrix_DD, torch.eye(tower.width), None)
+        last = tower.projection.state_dict() if tower.projection is not None else {"weight": torch.eye(tower.width)}
+        tower.projection = _composed(matrix_DD, last)
 
 
-def _composed(matrix_DD: Tensor, weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """A layer [F to D] and then the matrix, as one layer; the layer's outputs beyond D, which are cut off, are lost."""
-    width = len(matrix_DD)
-    layer = nn.Linear(weight.shape[1], width, bias=bias is not None)
-    state = {"weight": matrix_DD @ weight[:width].float()} | (
-        {} if bias is None else {"bias": matrix_DD @ bias[:width].float()}
-    )
-    layer.load_state_dict(state)
+def _composed(matrix_DD: Tensor, state: Mapping[str, Tensor]) -> nn.Linear:
+    """A linear layer [F to D] and then the matrix, as one layer on the CPU; outputs beyond D are cut off, so lost."""
+    whole = {name: matrix_DD @ value[: len(matrix_DD)].cpu().float() for name, value in state.items()}
+    layer = nn.Linear(*whole["weight"].T.shape, bias="bias" in whole)
+    layer.load_state_dict(whole)
     return layer

@@ -123,7 +123,7 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
     if step == "evaluate":
         beside += EVALUATED * _asked(scale, "test")
     if step == "train-projection":
-        beside += PROJECTED * config.max_steps * min(scale.passages, config.passages_at_once)
+        beside += PROJECTED * _steps(_asked(scale, "train"), config) * min(scale.passages, config.passages_at_once)
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
     weights = WRITER_WEIGHTS if step in ("train-generator", "generate-queries") else scale.weights
@@ -181,9 +181,13 @@ def _queries(*splits: str) -> Callable[[Any, Scale], float]:
 
 def steps_of(step: str, config: Any, scale: Scale) -> int:
     """The number of steps of a training."""
+    return _steps(TRAININGS[step](scale), config)
+
+
+def _steps(examples: int, config: Any) -> int:
     from stillhouse.training.batches import steps_for
 
-    return steps_for(TRAININGS[step](scale), config.batch_size, config.epochs, config.max_steps)
+    return steps_for(max(1, examples), config.batch_size, config.epochs, config.max_steps)
 
 
 def _examples(step: str, config: Any, scale: Scale) -> float:
@@ -229,10 +233,8 @@ def _scored(*splits: str) -> Callable[[Any, Scale], float]:
 
 def _learned(config: Any, scale: Scale) -> float:
     """A generator's training, as if there were as many pairs as it takes at most."""
-    from stillhouse.training.batches import steps_for
-
     pairs = config.max_pairs or max(1, _asked(scale, "train"))
-    steps = steps_for(pairs, config.batch_size, config.epochs, config.max_steps)
+    steps = _steps(pairs, config)
     return TRAINED * steps * min(config.batch_size, pairs) * (config.passage_tokens + QUERY_TOKENS)
 
 

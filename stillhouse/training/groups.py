@@ -25,6 +25,15 @@ NO_QUERIES = (
 )
 
 
+def asked_queries(corpus: Corpus, split: str) -> tuple[list[str], list[str]]:
+    """The ids and texts of a split's queries with qrels. Raises `InputError` if there are none."""
+    queries = corpus.queries_of(split)
+    queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
+    if not len(queries):
+        raise InputError(NO_QUERIES.format(split))
+    return list(queries["query_id"]), list(queries["text"])
+
+
 @dataclass(frozen=True)
 class Groups:
     """Examples of one step. If a query has too few negatives, `candidate_BK` is false and the row is -1."""

@@ -21,16 +21,15 @@ from torch import Tensor, nn
 from stillhouse.core.arrays import chunks
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow
-from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.pooling import normalized
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.search.dense import check_index, check_width
+from stillhouse.search.dense import check_width
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.training.batches import epoch_batches, steps_for
 from stillhouse.training.fixed_passages import FixedPassages, fixed_passages_loss
-from stillhouse.training.groups import NO_QUERIES
+from stillhouse.training.groups import asked_queries
 from stillhouse.training.loop import train
 from stillhouse.training.settings import ProjectionTrainingConfig
 
@@ -73,10 +72,9 @@ def train_projection(
 ) -> tuple[Tensor, list[CurveRow]]:
     """The matrix [D, D] of the step with the lowest loss on dev queries, and the curves.
 
-    `index` holds the passages' vectors of `encoder`. Raises `InputError` for an index of other passages or of another
-    width, and for a corpus without judged train or dev queries.
+    `index` holds the vectors that `encoder` gives the corpus. Raises `InputError` for an index of another width, and
+    for a corpus without judged train or dev queries.
     """
-    check_index(index, corpus)
     check_width(encoder, index)
     device = context.torch_device()
     train_queries, dev_queries = (_asked(split, encoder, index, corpus, config, context) for split in ("train", "dev"))
@@ -89,8 +87,7 @@ def train_projection(
         yield train_queries.loss(projection, batch(step), step, config.temperature)
 
     def heldout_loss() -> float:
-        parts = chunks(dev_count, config.batch_size)
-        places = (np.arange(dev_count)[part] for part in parts)
+        places = (np.arange(dev_count)[part] for part in chunks(dev_count, config.batch_size))
         # Every held-out loss uses the sample of step 0, so all of them rank among the same passages.
         losses = [len(part) * float(dev_queries.loss(projection, part, 0, config.temperature)) for part in places]
         return sum(losses) / dev_count
@@ -107,12 +104,8 @@ def _asked(
     config: ProjectionTrainingConfig,
     context: Context,
 ) -> Asked:
-    queries = corpus.queries_of(split)
-    queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
-    if not len(queries):
-        raise InputError(NO_QUERIES.format(split))
-    texts = encoder.queries(list(queries["text"]))
-    vectors_BD = encode(encoder, texts, context, f"encoding the {split} queries", InferenceConfig())
-    device = context.torch_device()
-    passages = FixedPassages(index, corpus, list(queries["query_id"]), config.passages_at_once, config.seed, device)
+    query_ids, texts = asked_queries(corpus, split)
+    what, device = f"encoding the {split} queries", context.torch_device()
+    vectors_BD = encode(encoder, encoder.queries(texts), context, what, InferenceConfig())
+    passages = FixedPassages(index, corpus, query_ids, config.passages_at_once, config.seed, device)
     return Asked(torch.from_numpy(vectors_BD).to(device), passages)

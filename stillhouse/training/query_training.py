@@ -36,7 +36,7 @@ from stillhouse.search.vector_index import VectorIndex
 from stillhouse.training.batches import epoch_batches, steps_for, times_seen
 from stillhouse.training.dev_ranking import CUTOFF, qrels_of_rows, sample, signal
 from stillhouse.training.fixed_passages import FixedPassages, Targets, cut_to_index, fixed_passages_loss
-from stillhouse.training.groups import NO_QUERIES, Groups, GroupSampler
+from stillhouse.training.groups import Groups, GroupSampler, asked_queries
 from stillhouse.training.imitation import Imitation
 from stillhouse.training.loop import train
 from stillhouse.training.losses import distillation_loss
@@ -186,11 +186,7 @@ def train_query_tower(
     device = context.torch_device()
     losses = {}
     for split in ("train", "dev"):
-        queries = corpus.queries_of(split)
-        queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
-        if not len(queries):
-            raise InputError(NO_QUERIES.format(split))
-        ids, texts = list(queries["query_id"]), list(queries["text"])
+        ids, texts = asked_queries(corpus, split)
         scores_QD = teacher.negative_scores_QD if teacher else None
         sampler = None
         if negatives is not None:

@@ -20,12 +20,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.linear_map import multiply_vectors
     from stillhouse.pipeline.steps.execute import refuse_other_model
-    from stillhouse.search.vector_index import VectorIndex
+    from stillhouse.search.dense import open_index
     from stillhouse.training.projection_training import train_projection
 
     refuse_other_model(STEP, inputs, "old_index", "encoder")
     encoder, corpus = BiEncoder.load(inputs["encoder"]), Corpus.open(inputs["corpus"])
-    matrix_DD, rows = train_projection(encoder, VectorIndex(inputs["old_index"]), corpus, config, context)
+    matrix_DD, rows = train_projection(encoder, open_index(inputs["old_index"], corpus), corpus, config, context)
     multiply_vectors(encoder, matrix_DD)
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ def logged(recipe: Path) -> Callable[[Use, Any, Report, Path], None]:
         raise InputError(f"{ADDRESS} is set: run `pip install 'stillhouse[mlflow]'`, or unset it") from error
     stages: dict[str, str] = {}
 
+    @cache  # an error is not kept, so the next step tries again
     def parent() -> str:
         experiment = mlflow.set_experiment(os.environ.get(EXPERIMENT, "stillhouse")).experiment_id
         tags = {RECIPE: digest_bytes(recipe.read_bytes())[:16]}
         found = mlflow.search_runs([experiment], f"tags.`{RECIPE}` = '{tags[RECIPE]}'", output_format="list")
-        parents = [run.info.run_id for run in found if PARENT not in run.data.tags]
-        return parents[0] if parents else _new(os.environ.get(RUN) or recipe.resolve().parent.name, tags)
+        return found[0].info.run_id if found else _new(os.environ.get(RUN) or recipe.resolve().parent.name, tags)
 
     def _new(name: str, tags: dict[str, str]) -> str:
         with mlflow.start_run(run_name=name, tags=tags) as run:
@@ -55,22 +56,21 @@ def logged(recipe: Path) -> Callable[[Use, Any, Report, Path], None]:
 
     def log(use: Use, config: Any, report: Report, root: Path) -> None:
         try:
-            above = parent()
             stage = use.stage or use.name
             if stage not in stages:
-                stages[stage] = _new(stage, {PARENT: above})
+                stages[stage] = _new(stage, {PARENT: parent()})
             with mlflow.start_run(run_id=stages[stage]):
                 mlflow.log_params({f"{use.name}.{name}": value for name, value in asdict(config).items()})
                 _figures(use, report, root, f"{use.name}.")
             if use.step_name == "evaluate":
-                with mlflow.start_run(run_id=above):
+                with mlflow.start_run(run_id=parent()):
                     _figures(use, report, root, "")
         except (mlflow.MlflowException, OSError) as error:
             warn(f"stillhouse: {ADDRESS}: {use.name} is not logged: {error}")
 
     def _figures(use: Use, report: Report, root: Path, prefix: str) -> None:
-        names = {name: NOT_ALLOWED.sub("_", prefix + name.replace("@", "_at_")) for name in report.metrics}
-        mlflow.log_metrics({names[name]: float(value) for name, value in report.metrics.items()})
+        named = {NOT_ALLOWED.sub("_", prefix + name.replace("@", "_at_")): of for name, of in report.metrics.items()}
+        mlflow.log_metrics(named)
         if report.html:
             first = next(iter(use.output_paths(root).values()))
             mlflow.log_artifact(str(first / report.html), use.name)

@@ -62,12 +62,13 @@ class StoreRelease(Release):
             self.canaries = [(text, ids) for text, ids in self.searcher.record["canaries"]]
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
+        self.searcher.follow()
         found = []
         for vector_D, how in zip(vectors_QD, asked):
             seen: list[tuple[Row, float]] = []
 
             def ranked(depth: int, vector_D: NDArray[np.float32] = vector_D, seen: list[Any] = seen) -> Ranking:
-                [seen[:]] = self.searcher.rank(vector_D[None], depth)
+                seen[:] = self.searcher.nearest(vector_D, depth)
                 scores = np.array([[score for _, score in seen]], dtype=np.float32)
                 return np.arange(len(seen), dtype=np.int32)[None], scores
 

@@ -148,8 +148,7 @@ class Postgres:
         return [(row_of(each), -each[-1]) for each in self._do(search)]
 
     def live(self) -> str:
-        found = self._run("SELECT value FROM {notes} WHERE kind = 'live'")
-        return str(found[0][0]) if found else ""
+        return str(self.notes("live").get("table", ""))
 
     def swap(self, table: str) -> None:
         def swap(connection: psycopg.Connection) -> None:

@@ -47,7 +47,7 @@ class StoreSearcher:
         self._store, self._model, self._queries, self._passages = store, model, queries, passages
         self._live = self.table = ""
         self.record: Mapping[str, Any] = {}
-        self._follow()
+        self.follow()
 
     @classmethod
     def open(cls, retriever: str | PathLike[str], address: str) -> StoreSearcher:
@@ -58,7 +58,8 @@ class StoreSearcher:
         queries = open_query_encoder(folder, how)
         return cls(open_store(address), manifest.digest, queries, open_passage_encoder(folder, queries, how))
 
-    def _follow(self) -> None:
+    def follow(self) -> None:
+        """Moves to the release in use, unless its vectors are of another model."""
         live = self._store.live()
         if live == self._live != "":
             return
@@ -77,20 +78,19 @@ class StoreSearcher:
             )
         self._live = live
 
-    def rank(self, vectors_BD: NDArray[np.float32], top: int) -> list[list[tuple[Row, float]]]:
-        """The `top` passages for each query's vector, best first, with their inner products."""
-        self._follow()
-        return [self._store.search(self.table, vector_D, top) for vector_D in vectors_BD]
+    def nearest(self, vector_D: NDArray[np.float32], top: int) -> list[tuple[Row, float]]:
+        """The `top` passages for a query's vector, best first, with their inner products."""
+        return self._store.search(self.table, vector_D, top)
 
     def search(self, question: str, top: int = 10) -> list[Hit]:
         """The `top` best passages of the live release, best first."""
         if not question.strip():
             raise InputError("the question is empty; type a question")
-        self._follow()
-        [found] = self.rank(self._vectors(self._queries, [question]), top)
+        self.follow()
+        [vector_D] = self._vectors(self._queries, [question])
         return [
             Hit(rank, score, row["passage_id"], row["title"], row["text"], row["fields"])
-            for rank, (row, score) in enumerate(found, 1)
+            for rank, (row, score) in enumerate(self.nearest(vector_D, top), 1)
         ]
 
     def _vectors(self, encoder: TextEncoder, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -115,7 +115,7 @@ class StoreSearcher:
         self._change(dict.fromkeys(passage_ids))
 
     def _change(self, documents: Mapping[str, Row | None]) -> None:
-        self._follow()
+        self.follow()
         with self._store.locked(CHANGES, wait=True):
             changes: dict[str, Any] = {key: {"row": row, "in": []} for key, row in documents.items()}
             self._store.note(DOCUMENT, changes)

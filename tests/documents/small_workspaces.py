@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import HTTPServer
 from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import yaml
+from beir_source import write_beir
 
 from stillhouse.corpus.sources.built_in import sample_folder
 from stillhouse.pipeline.graph import graph_of
@@ -43,15 +49,31 @@ def write_corpus(folder: Path) -> Path:
     return folder
 
 
-def write_beir(folder: Path, words: tuple[str, ...]) -> None:
+def write_words(folder: Path, words: tuple[str, ...]) -> None:
     """A passage and a test question for each of the words."""
-    (folder / "qrels").mkdir(parents=True)
-    passages = [{"_id": f"p{n}", "title": "", "text": f"the {word} sings"} for n, word in enumerate(words)]
-    queries = [{"_id": f"q{n}", "text": f"which {word}"} for n, word in enumerate(words)]
-    for name, rows in (("corpus", passages), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    qrels = "".join(f"q{n}\tp{n}\t1\n" for n in range(len(words)))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    write_beir(
+        folder, [f"the {word} sings" for word in words], [f"which {word}" for word in words], test=range(len(words))
+    )
+
+
+def asking(passage: str, question: str) -> Callable[[HTTPServer], None]:
+    """In place of a page's server, a person who asks about a passage and sees the next one."""
+
+    def serve(server: HTTPServer) -> None:
+        body = urlencode({"passage": passage, "question": question}).encode()
+        with server, ThreadPoolExecutor() as person:
+            seen = person.submit(urlopen, f"http://127.0.0.1:{server.server_port}/", body)
+            server.handle_request()
+            server.handle_request()
+            assert seen.result().status == 200
+
+    return serve
+
+
+def make_small(words: list[str]) -> None:
+    """Shrinks the workspace that a command has just made."""
+    if words[:2] == ["stillhouse", "new"]:
+        shrink(Path(words[2]))
 
 
 def shrink(workspace: Path) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from http.server import HTTPServer
 from pathlib import Path
-from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
 import yaml
 from chat_server import serving
 from documented_commands import section
-from small_workspaces import write_beir
+from small_workspaces import asking, write_words
 from terminal import Terminal
 
 from stillhouse.cli import label
@@ -84,7 +80,7 @@ def test_bm25_and_a_retriever_are_fused_and_weights_averaged(terminal: Terminal)
 
 def test_a_retriever_is_measured_on_every_corpus_of_a_folder(terminal: Terminal) -> None:
     for name, words in (("one", ("bird", "fish", "tree")), ("two", ("red bird", "green fish"))):
-        write_beir(Path("path/to/beir") / name, words)
+        write_words(Path("path/to/beir") / name, words)
     terminal.type_all(section("docs/evaluate.md", "On other corpora"))
     metrics = json.loads(Path("zero-shot/metrics.json").read_text())
     assert list(metrics["corpora"]) == ["one", "two"] and list(metrics["average"]) == ["best", "best_hybrid", "bm25"]
@@ -114,17 +110,7 @@ def write_articles() -> None:
 
 def test_passages_get_questions_of_a_person(terminal: Terminal) -> None:
     write_articles()
-
-    def answer(server: HTTPServer) -> None:
-        """Serves two requests: what the person saves, and the page after it."""
-        body = urlencode({"passage": "songs#1", "question": "what sings"}).encode()
-        with server, ThreadPoolExecutor() as person:
-            seen = person.submit(urlopen, f"http://127.0.0.1:{server.server_port}/", body)
-            server.handle_request()
-            server.handle_request()
-            assert seen.result().status == 200
-
-    terminal.patch.setattr(label, "serve", answer)
+    terminal.patch.setattr(label, "serve", asking("songs#1", "what sings"))
     terminal.type_all(section("docs/train.md", "Twenty questions of your own"))
     assert yaml.safe_load(Path("manuals/params.yaml").read_text())["ingest"]["dev_queries"] == "../questions"
 

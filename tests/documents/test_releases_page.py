@@ -11,15 +11,10 @@ from documented_commands import section
 from model_registry_server import model_registry
 from repositories import call
 from served_commands import Served
-from small_workspaces import shrink, write_corpus
+from small_workspaces import make_small, write_corpus
 from terminal import Terminal
 
 PAGE = "docs/releases.md"
-
-
-def make_small(words: list[str]) -> None:
-    if words[:2] == ["stillhouse", "new"]:
-        shrink(Path(words[2]))
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from documented_commands import section
-from small_workspaces import write_beir
+from small_workspaces import write_words
 from terminal import Terminal
 
 from stillhouse import cli
@@ -63,7 +63,7 @@ def test_ray_shares_the_work_of_a_run(terminal: Terminal, monkeypatch: pytest.Mo
 
 
 def test_pipelines_run_on_this_machine(terminal: Terminal) -> None:
-    write_beir(Path("beir/scifact"), ("bird", "fish", "tree"))
+    write_words(Path("beir/scifact"), ("bird", "fish", "tree"))
     terminal.type_all(section("docs/kubeflow.md", "On this machine"))
     assert Path("evaluation/report.html").is_file(), "in try-kubeflow, which the second command enters"
     assert json.loads(Path("try-zero-shot/zero_shot/metrics.json").read_text())["corpora"]

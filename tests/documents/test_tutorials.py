@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -19,7 +15,7 @@ from kubeflow_server import DIGEST, Api
 from released_repositories import Repository
 from repositories import call
 from served_commands import Served
-from small_workspaces import shrink, write_articles, write_corpus
+from small_workspaces import asking, make_small, write_articles, write_corpus
 from terminal import Terminal
 
 import stillhouse
@@ -30,11 +26,6 @@ from stillhouse.releases.git import Git
 from stillhouse.releases.tags import read_history
 
 UP_TO_THE_CORPUS = {"stillhouse run": "stillhouse run --until ingest"}
-
-
-def make_small(words: list[str]) -> None:
-    if words[:2] == ["stillhouse", "new"]:
-        shrink(Path(words[2]))
 
 
 @pytest.fixture
@@ -58,15 +49,7 @@ def test_a_folder_is_searched(terminal: Terminal) -> None:
 
 
 def test_own_questions_become_train_and_dev_questions(terminal: Terminal, tmp_path: Path) -> None:
-    def ask(server: HTTPServer) -> None:
-        body = urlencode({"passage": "bats#1", "question": "who hears in the dark"}).encode()
-        with server, ThreadPoolExecutor() as person:
-            seen = person.submit(urlopen, f"http://127.0.0.1:{server.server_port}/", body)
-            server.handle_request()
-            server.handle_request()
-            assert seen.result().status == 200
-
-    terminal.patch.setattr(label, "serve", ask)
+    terminal.patch.setattr(label, "serve", asking("bats#1", "who hears in the dark"))
     terminal.replaced = UP_TO_THE_CORPUS
     write_corpus(tmp_path / "path/to/corpus")
     write_articles(tmp_path / "path/to/articles")

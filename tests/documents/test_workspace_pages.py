@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 from documented_commands import blocks, section
-from small_workspaces import shrink, write_articles, write_corpus
+from small_workspaces import make_small, write_articles, write_corpus
 from terminal import Terminal
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 
 pytestmark = pytest.mark.long
-
-
-def make_small(words: list[str]) -> None:
-    if words[:2] == ["stillhouse", "new"]:
-        shrink(Path(words[2]))
 
 
 @pytest.fixture

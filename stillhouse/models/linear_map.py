@@ -34,7 +34,8 @@ def _multiply(tower: Tower, matrix_DD: Tensor) -> None:
         from sentence_transformers.sentence_transformer.modules import Dense
 
         weight = matrix_DD @ torch.eye(tower.width)[: len(matrix_DD)]
-        dense: Any = Dense(*weight.T.shape, bias=False, activation_function=nn.Identity(), init_weight=weight)
+        outputs, inputs = weight.shape
+        dense: Any = Dense(inputs, outputs, bias=False, activation_function=nn.Identity(), init_weight=weight)
         tower.steps.append(dense)
     elif isinstance(tower, BagOfWordsTower):
         tower.output = _composed(matrix_DD, tower.output.state_dict())
@@ -46,6 +47,7 @@ def _multiply(tower: Tower, matrix_DD: Tensor) -> None:
 def _composed(matrix_DD: Tensor, state: Mapping[str, Tensor]) -> nn.Linear:
     """A linear layer [F to D] and then the matrix, as one layer on the CPU; outputs beyond D are cut off, so lost."""
     whole = {name: matrix_DD @ value[: len(matrix_DD)].cpu().float() for name, value in state.items()}
-    layer = nn.Linear(*whole["weight"].T.shape, bias="bias" in whole)
+    outputs, inputs = whole["weight"].shape
+    layer = nn.Linear(inputs, outputs, bias="bias" in whole)
     layer.load_state_dict(whole)
     return layer

@@ -84,19 +84,22 @@ def run_stage(name: str, values: Mapping[str, Any]) -> str:
 
 
 def step_in_pod(use: Use, config: Any, root: Path) -> Report:
-    """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus.
+    """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus."""
+    with watch_task(use.step_name, say) as watched:
+        report = run_step(use.step, config, use.input_paths(root), use.output_paths(root), watched, use.name)
+    free_memory()
+    return report
 
-    Its report is kept beside its outputs, also if the corpus fails its validation.
-    """
+
+def reported_step(use: Use, config: Any, root: Path) -> Report:
+    """Runs one step as `step_in_pod`, and keeps its report beside its outputs, also if the corpus does not pass."""
     try:
-        with watch_task(use.step_name, say) as watched:
-            report = run_step(use.step, config, use.input_paths(root), use.output_paths(root), watched, use.name)
+        report = step_in_pod(use, config, root)
     except ValidationFailed as failure:
         assert failure.report
         write_report(report_path(use, root), failure.report)
         raise
     write_report(report_path(use, root), report)
-    free_memory()
     return report
 
 
@@ -145,7 +148,7 @@ class StageInPod:
     def run_steps(self, uses: Sequence[Use]) -> None:
         """Runs steps that are not done yet. The log is never silent for ten seconds."""
         done = logged(Path(self.values[RECIPE].path) / PARAMS)
-        run_uses(uses, self.settings, self.root, say, self._around, self.stage.uses, step_in_pod, done)
+        run_uses(uses, self.settings, self.root, say, self._around, self.stage.uses, reported_step, done)
 
     @contextmanager
     def _around(self, use: Use) -> Iterator[None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import yaml
 from stillhouse.experiments.comparison.plan import Plan, make_plan
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.kubeflow.pipelines.compare import compile_comparison, varied_uses
-from stillhouse.kubeflow.pods.compare import shared_stages, shared_uses, write_comparison_plan
+from stillhouse.kubeflow.pods.compare import do_job, shared_stages, shared_uses, write_comparison_plan
 from stillhouse.kubeflow.pods.run_parameters import recipe_of_run
-from stillhouse.kubeflow.pods.stage import write_recipe
+from stillhouse.kubeflow.pods.stage import step_in_pod, write_recipe
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
+from stillhouse.pipeline.steps import registry
+from stillhouse.pipeline.steps.spec import Report
 
 VARIANTS: list[dict[str, Any]] = [
     {"name": "none", "pretraining": False},
@@ -117,3 +121,24 @@ def test_variants_may_have_graphs_of_their_own(content: dict[str, Any], tmp_path
     made = plan(**content)
     compile_comparison(made, tmp_path / "compare.yaml")
     same_plan(made, tmp_path)
+
+
+def test_runs_share_the_steps_of_their_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node, or a task that is tried again, finds what an earlier run made for both."""
+    ran: list[str] = []
+
+    def stand_in(name: str, config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
+        ran.append(name)
+        for folder in outputs.values():
+            (folder / "text").write_text(str(config))
+        return Report("made", {}, {"passed": True})
+
+    for name, step in list(registry.steps().items()):
+        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=partial(stand_in, name)))
+    made = plan([{"name": name, "overrides": {"retriever_1.epochs": n}} for n, name in enumerate(("one", "two"), 1)])
+    for stage, settings in shared_stages(made):
+        for use in stage.uses:
+            step_in_pod(use, settings[use.name], tmp_path / "shared" / "artifacts")
+    ran.clear()
+    assert [do_job(made, number, tmp_path) for number in range(4)] == [None] * 4
+    assert (ran.count("pretrain"), ran.count("train-retriever")) == (2, 4)

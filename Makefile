@@ -40,7 +40,7 @@ KILLS ?= 20
 test-kill: install  ## every step and a refresh, killed KILLS times at random moments; what they leave must be a calm run's
 	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/releases/refresh/test_killed_refresh.py --timeout=36000
 
-FUZZED ?= article-jsonl article-tree beir dpr html-tree msmarco params parquet reqa run squad tables
+FUZZED ?= article-jsonl article-tree beir dpr evaluator-json html-tree msmarco params parquet reqa run squad tables
 SECONDS_EACH ?= 60
 fuzz: install  ## every reader fed by a coverage-guided fuzzer, SECONDS_EACH each
 	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS),fuzz]"

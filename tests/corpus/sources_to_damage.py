@@ -42,6 +42,7 @@ SOURCES: dict[str, dict[str, bytes]] = {
     "article-tree": {
         "a.md": b'# A\n\nx [a](a.md)\n\n```\ncode\n```\n\n## C# ##\ny \xc3\xa9\nz ![b](<c/d e.md> "f")\n\n* * *\n- g\n',
         "b.txt": b"text\n",
+        "d.rst": b"==\nT\n==\n\nA\n--\n.. note:: n\n\n   x\n\nu\nv\n-----\n.. c\n",
         "c/d.md": b"[up](../a.md#x) and [away](http://a/b.md)\n~~~\n  code\n\n  more\n",
     },
     "html-tree": {
@@ -52,6 +53,16 @@ SOURCES: dict[str, dict[str, bytes]] = {
         ),
     },
     "squad": {"train.json": json.dumps({"data": [{"title": "t_u v", "paragraphs": PARAGRAPHS}]}).encode()},
+    "evaluator-json": {
+        "train.json": json.dumps(
+            {
+                "corpus": {"a": "x", "b": {"title": "t", "text": "y"}},
+                "queries": {"q": "?"},
+                "relevant_docs": {"q": ["a"]},
+            }
+        ).encode(),
+        "val.json": b'{"queries": {"r": "!"}, "corpus": {"a": "x"}, "relevant_docs": {"r": {"a": 1}}, "mode": "text"}',
+    },
     "dpr": {
         "psgs_w100.tsv": b'id\ttext\ttitle\n1\t"x ""y"""\tt\n2\tx\tt\nwiki:3\t"p\nq"\t"u"\n4\ta "b" c\t\n',
         "nq-train.json": json.dumps([EXAMPLE, EXAMPLE]).encode(),

@@ -208,7 +208,7 @@ def break_truncated_gzip(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no corpus": (lambda folder: (folder / "corpus.jsonl").unlink(), "looked for corpus.jsonl"),
+    "no corpus": (lambda folder: (folder / "corpus.jsonl").unlink(), "has no known format: it holds "),
     "empty corpus": (lambda folder: (folder / "corpus.jsonl").write_text(""), "corpus.jsonl is empty"),
     "qrels without queries": (lambda folder: (folder / "queries.jsonl").unlink(), "no queries.jsonl"),
     "unknown split": (lambda folder: (folder / "qrels" / "eval.tsv").write_text("x"), "eval.tsv is not a split"),

@@ -70,6 +70,7 @@ FORMS: dict[str, tuple[str, str | bytes]] = {
         "test.jsonl",
         "".join(json.dumps(dict(zip(("query_id", "corpus_id", "relevance"), row))) + "\n" for row in ROWS),
     ),
+    "a JSON list": ("test.json", json.dumps([dict(zip(NAMES, row)) for row in ROWS], indent=1)),
     "csv": ("test.csv", table(",", [NAMES, *FLOAT])),
 }
 
@@ -123,7 +124,7 @@ def test_made_questions_never_stand_in_for_labels_that_are_lost(name: str, tmp_p
         look_at(str(folder))
 
 
-@pytest.mark.parametrize("name", ["test.json", "all.tsv", "notes.md"])
+@pytest.mark.parametrize("name", ["test.ods", "all.tsv", "notes.md"])
 def test_a_file_of_qrels_that_would_not_be_read_is_refused(name: str, tmp_path: Path) -> None:
     folder = source(tmp_path / "source", test__tsv=table("\t", BEIR), **{name: "q0\td0\t1\n"})
     with pytest.raises(InputError, match=f"{name} is not a split"):
@@ -138,7 +139,7 @@ def test_two_files_of_one_split_are_refused(tmp_path: Path) -> None:
 
 def test_a_source_without_passages_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "passages.jsonl"
-    path.write_text('{"id": "a", "body": "no text"}\n')
+    path.write_text('{"id": "a", "words": "no text"}\n')
     for read in (lambda: ingest(path, tmp_path / "corpus"), lambda: look_at(str(path))):
         with pytest.raises(InputError, match=r"no passage \(1 × passage: no text; the first is passages.jsonl:1"):
             read()

@@ -166,6 +166,24 @@ def parquet(known: Known) -> tuple[dict[str, bytes], list[Row]]:
     return files, known.rows(split="dev")
 
 
+def json_lists(known: Known) -> tuple[dict[str, bytes], list[Row]]:
+    files = {}
+    for name, (header, *rows) in tables(known).items():
+        files[f"{name}.json"] = json.dumps([dict(zip(header, row)) for row in rows], indent=2).encode()
+    return files, known.rows(split="dev")
+
+
+def evaluator_json(known: Known) -> tuple[dict[str, bytes], list[Row]]:
+    asked = dict(enumerate(known.queries))
+    content = {
+        "queries": {f"q{n}": query[0] for n, query in asked.items()},
+        "corpus": {f"p{n}": {"title": title, "text": text} for n, (title, text) in enumerate(known.passages)},
+        "relevant_docs": {f"q{n}": {f"p{query[1]}": query[2]} for n, query in asked.items()},
+    }
+    rows = [row for row in known.rows(split="dev") if row[0] != "answer"]
+    return {"val_dataset.json": json.dumps(content).encode()}, rows
+
+
 def plain(text: str) -> str:
     """Return the text with single spaces and without characters that mean something in Markdown or HTML."""
     return "w" + " ".join("".join(c if c.isalnum() or c in "\"',;:.%$é" else " " for c in text).split())
@@ -198,6 +216,8 @@ FORMATS = {
     "csv": comma_separated,
     "tsv": tab_separated,
     "parquet": parquet,
+    "json": json_lists,
+    "evaluator-json": evaluator_json,
     "article-tree": markdown,
     "html-tree": pages,
 }
@@ -213,7 +233,7 @@ def test_what_was_written_is_read(name: str, known: Known) -> None:
             path = Path(folder) / file
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
-        format = "tables" if name in ("csv", "tsv", "parquet") else name
+        format = "tables" if name in ("csv", "tsv", "parquet", "json") else name
         read = open_source(folder, format).rows()
         # Parquet may hold a grade as 1.0.
         found = [

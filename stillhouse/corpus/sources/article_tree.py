@@ -25,7 +25,8 @@ from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 
 ARTICLE_TREE, HTML_TREE = "article-tree", "html-tree"
-PLAIN = (".txt",)
+ADORNED = ".rst"
+PLAIN = (".txt", ADORNED)
 TEXTS = (".markdown", ".md", *PLAIN)
 PAGES = (".htm", ".html", ".xhtml")
 SUFFIXES = (*TEXTS, *PAGES, *DOCUMENTS)
@@ -36,7 +37,8 @@ MOST_TOGETHER = 10_000
 def open_article_tree(
     folder: Path, options: Options, format: str = ARTICLE_TREE, suffixes: tuple[str, ...] = SUFFIXES
 ) -> Source:
-    """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder.
+    """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder. Or
+    one file, which is the only article.
 
     An article's id is its path below the tree without the suffix, with white space percent-encoded. Of files with the
     same id, the one whose suffix is first in `SUFFIXES` is read. A passage's id is `<article id>#<k>` for the k-th
@@ -47,7 +49,7 @@ def open_article_tree(
     if not found.paths:
         why = f" that can be read: {found.rejected[0].where}, {found.rejected[0].reason}" if found.rejected else ""
         raise InputError(f"{found.root} has no article{why}: no file that ends in {', '.join(suffixes)}")
-    labels = find_labels(folder)
+    folder, labels = (folder.parent, {}) if folder.is_file() else (folder, find_labels(folder))
     for path in labels.values():
         if leads_out(path, folder):
             raise InputError(f"{path} links out of the source; put the file itself there, or remove it")
@@ -124,7 +126,7 @@ def _read_text(names: Sequence[str], article: Article, data: bytes) -> Iterator[
         yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)
     text, title, fields = lines.text, "", None
     if _suffix(article.path) in PLAIN:
-        blocks = list(plain_blocks(text))
+        blocks = list(plain_blocks(text, _suffix(article.path) == ADORNED))
     else:
         if front := front_matter(text):
             title, fields = front.title, kept_fields(names, front.others)

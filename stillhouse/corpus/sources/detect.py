@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,11 @@ from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
 from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
-from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, misnamed, shown
+from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_files, open_evaluator_json
+from stillhouse.corpus.sources.file_names import MISNAMED, entries, is_utf8, misnamed, shown
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
-from stillhouse.corpus.sources.msmarco import COLLECTIONS, MSMARCO, find_collection, open_msmarco
+from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, open_msmarco
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
@@ -36,6 +38,7 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     ARTICLE_JSONL: article_jsonl.open_article_jsonl,
     HTML_TREE: partial(article_tree.open_article_tree, format=HTML_TREE, suffixes=article_tree.PAGES),
     SQUAD: open_squad,
+    EVALUATOR_JSON: open_evaluator_json,
     DPR: open_dpr,
     MSMARCO: open_msmarco,
     REQA: open_reqa,
@@ -43,7 +46,7 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     TRAINING: lambda location, _: open_training(location),
 }
 FORMATS = (AUTO, *OPENERS, IR_DATASETS)
-OF_FILES = (JSONL, ARTICLE_JSONL, SQUAD, TABLES, TRAINING)
+OF_FILES = (JSONL, ARTICLE_JSONL, ARTICLE_TREE, SQUAD, EVALUATOR_JSON, TABLES, TRAINING)
 """The formats that a single file may have."""
 TREES = (ARTICLE_TREE, HTML_TREE)
 UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
@@ -91,6 +94,8 @@ def _open(source: str, format: str, options: Options) -> Source:
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
     if location.is_file() and not is_utf8(location.name):
         raise InputError(f"{shown(str(location))}: {MISNAMED}")
+    if format == AUTO:
+        location = _only_table(location) or location
     opened = OPENERS[detect(location) if format == AUTO else format](location, options)
     if format == AUTO and opened.format in UNLABELLED:
         _refuse_unread_labels(location, opened)
@@ -103,6 +108,14 @@ def _open(source: str, format: str, options: Options) -> Source:
         return [Part(partial(list, unread)), *opened.parts(size, each)]
 
     return dataclasses.replace(opened, parts=parts)
+
+
+def _only_table(location: Path) -> Path | None:
+    """The table in a folder that holds nothing else, whatever its name."""
+    if location.is_file() or _detect_folder(location) or find_tables(location):
+        return None
+    only = [path for path in entries(location) if path.name[0] != "."]
+    return only[0] if len(only) == 1 and only[0].name.endswith(TABLE_SUFFIXES) and only[0].is_file() else None
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:
@@ -123,13 +136,20 @@ def detect(location: Path) -> str:
     if location.is_dir() and not any(location.iterdir()):
         raise InputError(f"{location} is an empty folder; put a corpus into it, or give another --source")
     raise InputError(
-        f"{location} has no known format: looked for corpus.jsonl ({BEIR}), passages.jsonl or a single .jsonl "
-        f"file ({JSONL}), articles.jsonl ({ARTICLE_JSONL}), candidates.jsonl ({REQA}), psgs_*.tsv ({DPR}), "
-        f"{' or '.join(COLLECTIONS)} ({MSMARCO}), passages or corpus with {', '.join(TABLE_SUFFIXES)} ({TABLES}), "
-        f".json files named by their split ({SQUAD}), files with questions and their passages ({TRAINING}), each also "
-        f"with .gz, and for files that end in {', '.join(article_tree.SUFFIXES)} ({ARTICLE_TREE}); name the format "
-        "with --format or give another --source"
+        f"{location} has no known format: it {_content(location)}; --source takes documents "
+        f"({', '.join(article_tree.SUFFIXES)}), a table of passages named passages or corpus "
+        f"({', '.join(TABLE_SUFFIXES)}), files of questions with their passages, or a data set as it was published "
+        "(docs/train.md#sources); rename the files, or give one of them"
     )
+
+
+def _content(location: Path) -> str:
+    """What a folder holds, or what a file is, in a few words."""
+    if location.is_file():
+        return f"is a {location.suffix or 'plain'} file"
+    counts = Counter(path.suffix or "other" for path in location.rglob("*") if path.is_file())
+    kinds = [f"{count:,} {suffix} file{'s' * (count > 1)}" for suffix, count in counts.most_common(4)]
+    return f"holds {', '.join(kinds) or 'no file'}"
 
 
 def _detect_file(path: Path) -> str | None:
@@ -137,9 +157,13 @@ def _detect_file(path: Path) -> str | None:
         return TRAINING
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return ARTICLE_JSONL if _holds_articles(path) else JSONL
+    if squad_paths(path) and _is_squad(path):
+        return SQUAD
+    if evaluator_files(path):
+        return EVALUATOR_JSON
     if path.name.endswith(TABLE_SUFFIXES):
         return TABLES
-    return SQUAD if squad_paths(path) else None
+    return ARTICLE_TREE if path.suffix.lower() in article_tree.SUFFIXES else None
 
 
 def _detect_folder(folder: Path) -> str | None:
@@ -157,6 +181,8 @@ def _detect_folder(folder: Path) -> str | None:
         return TRAINING
     if any(map(_is_squad, squad_paths(folder))):
         return SQUAD
+    if evaluator_files(folder):
+        return EVALUATOR_JSON
     found = tree_files(folder, article_tree.SUFFIXES)
     return ARTICLE_TREE if found.paths or found.rejected else None
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.lines import DAMAGED, open_binary
+from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 
 CHUNK = 1 << 20
 LONGEST = 1 << 26
@@ -51,6 +52,25 @@ def read_elements(path: Path) -> Iterator[Any]:
         raise InputError(
             f"{path} is damaged, or not a JSON list, after element {number:,} ({error}); fetch the file again"
         ) from None
+
+
+def holds_list(path: Path) -> bool:
+    """Whether a JSON file is one list, not an object or a line for each row."""
+    try:
+        with open_binary(path) as file:
+            return file.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    except DAMAGED:
+        return False  # its reader reports the damage
+
+
+def read_rows_of_list(path: Path) -> Iterator[Fields | Rejected]:
+    """The objects of a JSON list, each with its place; a text is an object with nothing but a `text`."""
+    for number, element in enumerate(read_elements(path), start=1):
+        where, content = f"{path.name}:{number}", str(element)[:CONTENT_LENGTH]
+        if isinstance(element, (dict, str)):
+            yield placed({"text": element} if isinstance(element, str) else element, where, content)
+        else:
+            yield Rejected("line", "", "neither a JSON object nor a text", where, content)
 
 
 def _elements(file: io.TextIOWrapper) -> Iterator[Any]:

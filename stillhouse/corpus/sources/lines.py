@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
@@ -152,6 +153,24 @@ def identifier(fields: Fields, names: tuple[str, ...]) -> str:
                 return str(value)
             raise IllTyped(f"{name} is not text")
     raise IllTyped(f"no {names[0]}")
+
+
+def text_id(text: str) -> str:
+    """The id of a passage that has none: a digest of its text, the same in every file."""
+    return blake2b(text.strip().encode("utf-8", errors="replace"), digest_size=8).hexdigest()
+
+
+def identifier_or_digest(fields: Fields, names: tuple[str, ...], text: str) -> str:
+    """The identifier of a passage, or `text_id` of its text if it has none of these fields. Raises `IllTyped`."""
+    return identifier(fields, names) if any(name in fields for name in names) else text_id(text)
+
+
+def in_any_case(names: Iterable[str]) -> dict[str, str]:
+    """Names of columns by what they are in lower case, as people also write Question and Answer."""
+    found = {name: name for name in names}
+    for name in list(found):
+        found.setdefault(name.lower(), name)
+    return found
 
 
 def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:

@@ -23,7 +23,8 @@ def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> It
     `columns` are the existing ones among `id`, `text`, `title`, `article_id`, `section` and `position`, and fields.
     """
     texts = {name: columns[name] for name in TEXTS if name in columns}
-    if not all(map(_is_text, texts.values())) or any(columns[name].null_count for name in REQUIRED):
+    whole = all(name in texts and not texts[name].null_count for name in REQUIRED)
+    if not whole or not all(map(_is_text, texts.values())):
         return None
     positions: Iterable[int] = repeat(0)
     if "position" in columns:

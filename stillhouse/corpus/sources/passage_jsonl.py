@@ -1,4 +1,4 @@
-"""Passages as JSON lines: the BEIR folder, and plain JSONL, where the id field may have another name."""
+"""Passages as JSON lines: the BEIR folder, and plain JSONL, where fields may have other names or no id."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import labelled_lines
-from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
+from stillhouse.corpus.sources.lines import (
+    Fields,
+    find_file,
+    identifier,
+    identifier_or_digest,
+    made_of,
+    read_objects,
+    text_field,
+)
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import Passage, Row, Source
 from stillhouse.corpus.sources.spans import Span
+from stillhouse.corpus.sources.table_columns import COLUMNS
 
 BEIR = "beir"
 JSONL = "jsonl"
 PASSAGE_ID = ("_id", "id", "passage_id")
+TEXT = COLUMNS["passages"]["text"]
 
 
 def open_beir(folder: Path, options: Options) -> Source:
@@ -36,13 +46,15 @@ def open_jsonl(location: Path, options: Options) -> Source:
 
 
 def _open(format: str, path: Path, options: Options) -> Source:
-    return labelled_lines(format, path, partial(_read_passages, options.fields))
+    return labelled_lines(format, path, partial(_read_passages, format == BEIR, options.fields))
 
 
-def _read_passages(names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
+def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:
     def passage(fields: Fields) -> tuple[Passage]:
-        id = identifier(fields, PASSAGE_ID)
-        title, text = text_field(fields, "title", optional=True), text_field(fields, "text")
+        named = next((name for name in TEXT if name in fields), TEXT[0])
+        title, text = text_field(fields, "title", optional=True), text_field(fields, named)
+        written = f"{title}\n{text}" if title else text
+        id = identifier(fields, PASSAGE_ID) if with_ids else identifier_or_digest(fields, PASSAGE_ID, written)
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.

@@ -1,4 +1,7 @@
-"""A text file as an article: paragraphs between blank lines, with `#` headings, fenced code and inline links."""
+"""A text file as an article: paragraphs between blank lines, with `#` headings, fenced code and inline links.
+
+In reStructuredText, a line under a heading makes it one, and directives (`.. note::`) begin paragraphs.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,17 @@ from stillhouse.corpus.sources.rows import CODE
 
 _HEADING = re.compile(r"(#{1,6})\s")
 _FENCE = re.compile(r"\s*(```|~~~)")
+_ADORNMENT = re.compile(r"([=\-~^\"#*+`:.'_])\1+\s*$")
 _RULE = re.compile(r"\s*([-*_])(\s*\1){2,}\s*$")
 # [text](target "title") and ![text](target); the text may not contain brackets, nor the target spaces.
 # Possessive (++, *+), since backtracking over thousands of spaces in an unfinished link would take hours.
 _INLINE_LINK = re.compile(r"!?\[([^\[\]]*+)\]\(\s*+<?([^()\s>]*+)>?(?:\s++\"[^\"]*+\")?\s*+\)")
 
 
-def plain_blocks(text: str) -> Iterator[Block]:
-    """The headings and passages of a text with line feeds as line ends."""
+def plain_blocks(text: str, adorned: bool = False) -> Iterator[Block]:
+    """The headings and passages of a text with line feeds as line ends; `adorned` texts are reStructuredText."""
     lines: list[str] = []
+    levels: dict[str, int] = {}
     begun, fence = 0, ""
 
     def flush(kind: str = "") -> Iterator[Block]:
@@ -34,6 +39,12 @@ def plain_blocks(text: str) -> Iterator[Block]:
         if marker and fence in ("", marker[1]):
             yield from flush(CODE if fence else "")
             fence = "" if fence else marker[1]
+        elif adorned and (adornment := _ADORNMENT.match(line)) and not fence:
+            if len(lines) == 1:
+                yield Block(begun, levels.setdefault(adornment[1], len(levels) + 1), *unlinked(lines.pop()))
+            yield from flush()
+        elif adorned and line.lstrip().startswith(".. ") and not fence:
+            yield from flush()
         elif heading:
             yield from flush()
             yield Block(number, len(heading[1]), *unlinked(_heading_text(line[heading.end() :])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.lines import in_any_case
 from stillhouse.corpus.sources.table_names import TableOfFile
 
 _IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
@@ -13,7 +14,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "passages": {
         "id": _IDS["passage"],
         "title": ("title",),
-        "text": ("text", "contents", "body", "passage"),
+        "text": ("text", "contents", "content", "page_content", "body", "passage", "document"),
         "article_id": ("article_id",),
         "section": ("section",),
         "position": ("position",),
@@ -41,7 +42,7 @@ FIELD = "fields."
 """Begins the names of the columns of passages that are kept as fields."""
 
 OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    "passages": ("title", "article_id", "section", "position"),
+    "passages": ("id", "title", "article_id", "section", "position"),
     "queries": ("origin",),
     "qrels": ("relevance", "split"),
     "answers": ("kind", "split"),
@@ -62,18 +63,19 @@ def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
 
 
 def find_columns(file: TableOfFile, present: list[str]) -> dict[str, str]:
-    """Column → its name in the file. Raises `InputError` if a required column is missing."""
-    found = {}
+    """Column → its name in the file, in any case. Raises `InputError` if a required column is missing."""
+    found, written = {}, in_any_case(present)
     for column, names in names_of(file).items():
-        known = [name for name in names if name in present]
+        known = [written[name] for name in names if name in written]
         if known:
             found[column] = known[0]
         elif column.startswith(FIELD):
             raise InputError(f"fields: {file.path} has no column {names[0]}; it has {', '.join(present[:20])}")
         elif column in file.columns or column not in OPTIONAL.get(file.table, ()):
+            pairs = ", or two to question and answer" if (file.table, column) == ("passages", "text") else ""
             raise InputError(
-                f"{file.path} has no column {' or '.join(names)}; set `columns: {{{file.table}.{column}: <name>}}` to "
-                f"one of its columns: {', '.join(present[:20])}"
+                f"{file.path} has no column {' or '.join(names)}; rename one of its columns{pairs}, or set `columns: "
+                f"{{{file.table}.{column}: <name>}}`; they are: {', '.join(present[:20])}"
             )
     return found
 

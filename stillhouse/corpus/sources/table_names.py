@@ -11,7 +11,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.split_names import split_in
 
-SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz")
+SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 NAMES = {
     "passages": ("passages", "corpus"),
     "links": ("links",),

@@ -1,4 +1,4 @@
-"""Tables: Parquet, CSV, TSV and JSON-lines files of passages, queries, qrels and more, such as a `corpus/` folder."""
+"""Tables: Parquet, CSV, TSV and JSON files of passages, queries, qrels and more, such as a `corpus/` folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
+from stillhouse.corpus.sources.json_files import holds_list, read_rows_of_list
 from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
     LONGEST,
@@ -24,6 +25,7 @@ from stillhouse.corpus.sources.lines import (
     Fields,
     IllTyped,
     identifier,
+    identifier_or_digest,
     made_of,
     placed,
     read_objects,
@@ -119,7 +121,7 @@ Stretch = Span | range
 def _stretches(file: TableOfFile, size: int, each: Each) -> Sequence[Stretch]:
     """The parts of a file of passages."""
     if _is_json(file):
-        return divide(file.path, size, each)
+        return [WHOLE] if holds_list(file.path) else divide(file.path, size, each)
     if file.delimiter:
         return divide(file.path, size, each, is_row_by_itself) if file.delimiter == TAB else [WHOLE]
     try:
@@ -173,13 +175,14 @@ def _read_cells(file: TableOfFile, span: Span) -> Iterator[Fields | Rejected]:
 
 
 def _is_json(file: TableOfFile) -> bool:
-    return file.path.name.endswith((".jsonl", ".jsonl.gz"))
+    return ".json" in (suffix_of(file.path) or "")
 
 
 def _read_json(file: TableOfFile, span: Span) -> Iterator[Fields | Rejected]:
     """The JSON objects of a file; each may name its columns in its own way."""
     columns = names_of(file)
-    for fields in read_objects(file.path, file.name, span):
+    rows = read_rows_of_list(file.path) if holds_list(file.path) else read_objects(file.path, file.name, span)
+    for fields in rows:
         if isinstance(fields, Rejected):
             yield fields
             continue
@@ -276,14 +279,16 @@ def _rows(
 def _row(file: TableOfFile, options: Options, made: set[str], fields: Fields) -> Iterator[Row]:
     kind, where = _kind(file), fields.where
     if file.table == "passages":
-        id, article = identifier(fields, ("id",)), _optional(fields, "article_id")
+        title, text = _optional(fields, "title"), text_field(fields, "text")
+        id = identifier_or_digest(fields, ("id",), f"{title}\n{text}" if title else text)
+        article = _optional(fields, "article_id")
         # In a table without articles, each passage is its own article.
         article = article if "article_id" in fields else id
         kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
         yield Passage(
             id,
-            _optional(fields, "title"),
-            text_field(fields, "text"),
+            title,
+            text,
             article,
             _optional(fields, "section"),
             _position(fields),

@@ -5,6 +5,7 @@
 | FlagEmbedding | `query` | `pos`: texts | `neg` |
 | Tevatron | `query_id`, `query` | `positive_passages`: `docid`, `title`, `text` | `negative_passages` |
 | sentence-transformers | `anchor`, `query`, `question` | `positive`, `answer`: a text | `negative`, `negative_1`, … |
+| SQuAD in `datasets` | `question` | `context`: a text, whatever `answers` says | |
 | DPR | `question` | `positive_ctxs`: `passage_id`, `title`, `text` | `hard_negative_ctxs`, `negative_ctxs` |
 """
 
@@ -13,16 +14,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from stillhouse.corpus.sources.dpr import PREFIX
-from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, placed, text_field
+from stillhouse.corpus.sources.lines import (
+    Fields,
+    IllTyped,
+    identifier_or_digest,
+    in_any_case,
+    placed,
+    text_field,
+    text_id,
+)
 
 QUERY_ID = ("query_id", "qid", "id", "_id")
 PASSAGE_ID = ("docid", "doc_id", "passage_id", "psg_id", "id", "_id")
 QUERY = ("anchor", "query", "question")
-POSITIVES = ("pos", "positive_passages", "positive", "positives", "positive_ctxs", "answer")
+POSITIVES = ("pos", "positive_passages", "positive", "positives", "positive_ctxs", "context", "answer")
 NEGATIVES = ("neg", "negative_passages", "hard_negative_ctxs", "negative_ctxs", "negative", "negatives")
 PASSAGE_TEXT = "text"
 """A row with this column is a passage, whatever else it has."""
@@ -40,15 +48,15 @@ class Columns:
 
 
 def find_columns(names: Iterable[str]) -> Columns | None:
-    """The columns of a training file, or None if these names are not such a file's."""
-    known = list(names)
+    """The columns of a training file, in any case, or None if these names are not such a file's."""
+    known = in_any_case(names)
     query, positives, query_id = (
-        next((name for name in wanted if name in known), "") for wanted in (QUERY, POSITIVES, QUERY_ID)
+        next((known[name] for name in wanted if name in known), "") for wanted in (QUERY, POSITIVES, QUERY_ID)
     )
     if not query or not positives or PASSAGE_TEXT in known:
         return None
-    negatives = [name for name in NEGATIVES if name in known]
-    return Columns(query, positives, (*negatives, *filter(_NUMBERED.fullmatch, known)), query_id)
+    negatives = [name for name in (*NEGATIVES, *filter(_NUMBERED.fullmatch, known)) if name in known]
+    return Columns(query, positives, tuple(known[name] for name in negatives), query_id)
 
 
 class Given(NamedTuple):
@@ -76,11 +84,5 @@ def _passage(value: object, name: str) -> Given:
         raise IllTyped(f"{name} holds neither texts nor passages with a text")
     known: Fields = placed({key: each for key, each in value.items() if each is not None})
     title, text = text_field(known, "title", optional=True), text_field(known, PASSAGE_TEXT)
-    if any(name in known for name in PASSAGE_ID):
-        return Given(identifier(known, PASSAGE_ID).removeprefix(PREFIX), title, text)
-    return Given(text_id(f"{title}\n{text}" if title else text), title, text)
-
-
-def text_id(text: str) -> str:
-    """The id of a passage that has none: a digest of its text, the same in every file."""
-    return blake2b(text.strip().encode("utf-8", errors="replace"), digest_size=8).hexdigest()
+    id = identifier_or_digest(known, PASSAGE_ID, f"{title}\n{text}" if title else text)
+    return Given(id.removeprefix(PREFIX), title, text)

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.cells import DELIMITERS, header_of, read_named_cells
-from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed, read_objects
+from stillhouse.corpus.sources.json_files import holds_list, read_rows_of_list
+from stillhouse.corpus.sources.lines import DAMAGED, Fields, placed, read_objects
 from stillhouse.corpus.sources.parquet_rows import open_parquet
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.training_columns import Columns, find_columns
@@ -53,17 +53,7 @@ def _is_delimited(path: Path) -> bool:
 
 
 def _objects(path: Path) -> Iterator[Fields | Rejected]:
-    with open_binary(path) as file:
-        is_list = file.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
-    if not is_list:
-        yield from read_objects(path, path.name)
-        return
-    for number, element in enumerate(read_elements(path), start=1):
-        where, content = f"{path.name}:{number}", str(element)[:CONTENT_LENGTH]
-        if isinstance(element, dict):
-            yield placed(element, where, content)
-        else:
-            yield Rejected("line", "", "not a JSON object", where, content)
+    return read_rows_of_list(path) if holds_list(path) else read_objects(path, path.name)
 
 
 def _delimited(path: Path) -> Iterator[Fields | Rejected]:

@@ -38,8 +38,10 @@ def tree_files(source: Path, suffixes: tuple[str, ...]) -> TreeFiles:
     """The files below a folder, or below its `articles/`, that end in one of `suffixes`.
 
     Hidden files and `BESIDE_PAGES` are left out. Links within the source are followed, at most one link to each folder;
-    the source itself may be a link. Raises `InputError` if `articles/` is a link out of the source.
+    the source itself may be a link, or one file. Raises `InputError` if `articles/` is a link out of the source.
     """
+    if source.is_file():
+        return TreeFiles(source.parent, {source.name: source}, [])
     root = source / "articles" if (source / "articles").is_dir() else source
     if leads_out(root, source):
         raise InputError(f"{root} links out of the source; give its target as the source")

@@ -19,6 +19,7 @@ FORMATS = (
     "article-jsonl",
     "html-tree",
     "squad",
+    "evaluator-json",
     "dpr",
     "msmarco",
     "reqa",

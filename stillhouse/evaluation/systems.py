@@ -10,6 +10,7 @@ NAMES: Mapping[str, str] = {
     "retriever_1_unpretrained": "retriever 1, not pre-trained",
     "reranked": "re-ranked",
     "zero_shot_hybrid": "zero-shot + BM25",
+    "projected": "retriever 2 with a linear layer",
     "best": "the winner",
 }
 SYSTEMS: Mapping[str, str] = {

@@ -71,3 +71,5 @@ def run_recipe(
         )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
+        if {"best", "evaluate"} <= {use.name for use in uses}:
+            say(f"report: {root / 'evaluate' / 'evaluation' / 'report.html'}; `stillhouse search` asks the winner")

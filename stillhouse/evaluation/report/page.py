@@ -181,6 +181,25 @@ def headline(content: Content) -> dict[str, Any]:
     }
 
 
+def headline_sentence(content: Content) -> str:
+    """The headline in a line for a log, with the 95 % interval of a tested difference; "" if nothing was compared.
+
+    For instance "The winner is retriever 2 with BM25: RR@10 0.693 on 106 test queries, better than the base model with
+    BM25 (0.662; difference +0.031, 0.001 to 0.061)".
+    """
+    found = headline(content)
+    if not found["baseline"]:
+        return ""
+    choice, measure = found["choice"], content.test.measures[0]
+    comparison = found["comparison"]
+    bounds = f", {comparison.low:.3f} to {comparison.high:.3f}" if comparison else ""
+    who = f"The winner is {choice.name}" if choice else found["subject"]
+    return (
+        f"{who}: {measure} {found['value']:.3f} on {content.test.queries:,} test queries, {found['verdict']} "
+        f"{found['against']} ({found['baseline_value']:.3f}; difference {found['difference']:+.3f}{bounds})"
+    )
+
+
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
     found = content.costs.get(system, {}).get("choice")

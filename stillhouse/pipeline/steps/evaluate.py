@@ -49,7 +49,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.breakdowns import breakdowns, breakdowns_json
     from stillhouse.evaluation.measures import parse_measures
     from stillhouse.evaluation.report.curves import read_curves
-    from stillhouse.evaluation.report.page import Content, render
+    from stillhouse.evaluation.report.page import Content, headline_sentence, render
     from stillhouse.evaluation.report.teachers import read_teacher
     from stillhouse.evaluation.runs import write_lines
 
@@ -152,6 +152,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             measure: int(test.judged(measure).sum()) for measure in test.measures if not test.judged(measure).all()
         },
     }
+    if winner := headline_sentence(content):
+        context.log(f"[evaluate] {winner}")
     return Report("; ".join(map(_sentence, of_test)), metrics=values, facts=facts, html="report.html")
 
 

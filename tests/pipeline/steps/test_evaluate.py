@@ -288,3 +288,23 @@ def test_the_headline_compares_with_the_best_without_training(
     page = (evaluate(inputs, tmp_path / "evaluation") / "report.html").read_text()
     headline = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
     assert headline and headline[1].endswith(f"</em> {against}")
+
+
+def test_the_log_says_who_won_by_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
+    inputs = {"corpus": make_corpus(tmp_path / "corpus")}
+    inputs |= {
+        f"run/{name}": make_run(tmp_path / name, name, right) for name, right in (("bm25", 4), ("distilled", 16))
+    }
+    folder = evaluate(inputs, tmp_path / "evaluation")
+    means = json.loads((folder / "metrics.json").read_text())
+    interval = json.loads((folder / "significance.json").read_text())["distilled"]["bm25"]["RR@10"]
+    distilled, bm25 = (means[name]["RR@10"] for name in ("distilled", "bm25"))
+    low, high = interval["low"], interval["high"]
+    expected = (
+        f"The distilled retriever: RR@10 {distilled:.3f} on 20 test queries, better than BM25 ({bm25:.3f}; "
+        f"difference {distilled - bm25:+.3f}, {low:.3f} to {high:.3f})"
+    )
+    assert expected in capsys.readouterr().err

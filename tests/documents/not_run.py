@@ -32,7 +32,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl delete trainjob ": (CLUSTER, NAMES),
     "kubectl label namespace ": (CLUSTER, NAMES),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
-    "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local train --recipe micro --folder tried": (
         "takes minutes",
         "tests/documents/test_several_processes_commands.py: the same into another folder",

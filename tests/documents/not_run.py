@@ -32,7 +32,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "kubectl delete trainjob ": (CLUSTER, NAMES),
     "kubectl label namespace ": (CLUSTER, NAMES),
     "kfp run delete RUN": (CLUSTER, "nothing: it is Kubeflow's own"),
-    "stillhouse pipeline submit --wait": ("begins a command", "tests/documents/test_kubeflow_page.py"),
     "stillhouse pipeline run-local train --recipe micro --folder tried": (
         "takes minutes",
         "tests/documents/test_several_processes_commands.py: the same into another folder",
@@ -45,8 +44,8 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "stillhouse new peps ": ("a run of an hour, with data", "tests/pipeline/test_recipe_choice.py: its recipe"),
     "python -m benchmarks": ("takes minutes or hours, and the data", "tests/benchmarks: their flags"),
     "stillhouse new work --source articles/ --model Qwen/": ("fetches a model", "tests/models/test_families.py"),
-    "stillhouse new work --source articles/ --model auto": (
-        "depends on this machine's models",
+    "stillhouse new work --source articles/ --model A,B,C": (
+        "names no models",
         "tests/pipeline/test_model_choice.py: models by name",
     ),
     "stillhouse train-retriever --corpus corpus --encoder encoder": (
@@ -64,8 +63,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "stillhouse publish ": ("needs a store", "tests/serving/test_store_failures.py: the same flags with LanceDB"),
     "stillhouse serve in-use --store ": ("needs a store", "tests/serving/test_stores.py: such a service"),
     "stillhouse serve FOLDER --store URL": ("needs a store", "tests/serving/test_stores.py: such a service"),
-    "curl localhost:8000/documents ": ("needs a store", "tests/serving/test_stores.py: the same request"),
-    "curl -X DELETE localhost:8000/documents ": ("needs a store", "tests/serving/test_stores.py: the same request"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }

@@ -61,12 +61,6 @@ def test_a_workspace_without_questions(terminal: Terminal, tmp_path: Path) -> No
     assert json.loads(Path("artifacts/evaluate/evaluation/metrics.json").read_text())
 
 
-def test_a_workspace_whose_recipe_is_named(terminal: Terminal) -> None:
-    write_articles(terminal.home / "manuals")
-    terminal.type_all(section("docs/pretrain.md", "Without labelled queries"))
-    assert json.loads(Path("artifacts/evaluate/evaluation/metrics.json").read_text())
-
-
 def test_a_paper_s_recipe_is_tried_and_a_workspace_made_for_it(terminal: Terminal, tmp_path: Path) -> None:
     shutil.copytree(write_corpus(tmp_path / "corpus"), tmp_path / "path/to/msmarco")
     terminal.after = lambda words: None

@@ -1,24 +1,19 @@
-"""Commands that take a moment: help pages, a remote, a corpus from a repository, and a preflight check."""
+"""Commands that take a moment: help pages, a remote, and a corpus from a repository."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from documented_commands import section
-from good_machine import GOOD
 from release_repositories import Source
 from reportlab.pdfgen.canvas import Canvas
 from repositories import call
 from small_workspaces import write_corpus
 from terminal import Terminal
 
-from stillhouse.cli import preflight
 from stillhouse.corpus.store import Corpus
-from stillhouse.kubeflow.preflight import Readings
 from stillhouse.pipeline.recipes import load_recipe
 from stillhouse.pretraining.objectives import NAMES
 
@@ -76,37 +71,6 @@ def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) 
     terminal.replaced["https://git.example/search/articles.git"] = str(tmp_path / "articles.git")
     terminal.type_all(section("docs/releases.md", "What every artifact carries"))
     assert Corpus.open(Path("artifacts/ingest/corpus")).passage_count > 20
-
-
-def test_the_documented_preflight_checks_everything_that_it_names(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The readings are made up: first a machine with eight GPUs, then machines that each lack one thing."""
-    commands = section("docs/kubeflow.md", "Placements: where tasks run")
-    found = good = replace(GOOD, gpus=8, names=("A",) * 8)
-    together: list[int] = []
-
-    def take_readings(work: Path, **named: int) -> Readings:
-        together.append(named["together"])
-        return found
-
-    monkeypatch.setattr(preflight, "take_readings", take_readings)
-    [said] = terminal.type_all(commands).values()
-    assert together == [8]
-    assert said == (
-        "8 GPUs (A, A, A, A, A, A, A, A; driver 570.86.15, CUDA 12.8, NCCL 2.27.3); "
-        "200 GiB free in /volume, 16.0 GiB of shared memory\n"
-    )
-    lacking: dict[str, dict[str, Any]] = {
-        "a GPU": {"gpus": 7, "names": ("A",) * 7},
-        "shared memory": {"shared_memory_gib": 8.0},
-        "disk space": {"free_gib": 99.0},
-    }
-    for what, readings in lacking.items():
-        found = replace(good, **readings)
-        with pytest.raises(AssertionError, match="exit code 2"):
-            terminal.type_all(commands)
-            pytest.fail(f"the machine passes although it lacks {what}")
 
 
 def test_the_shipped_search_space_is_printed_as_a_template(terminal: Terminal) -> None:

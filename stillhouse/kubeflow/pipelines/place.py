@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,19 +14,21 @@ from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_settings
-from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement, gib
+from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement
 from stillhouse.kubeflow.pipelines.stage_component import call_of
-from stillhouse.kubeflow.pods import pod_retries
-from stillhouse.kubeflow.pods.pod_retries import PAUSE_FACTOR
-from stillhouse.kubeflow.preflight import REQUIREMENTS, Requirements
+from stillhouse.kubeflow.pods import task as task_program
+from stillhouse.kubeflow.pods.in_pod import HAS_GPU
 from stillhouse.kubeflow.trainjob.manifest import TASK_LABEL
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 PRIORITY = "kueue.x-k8s.io/priority-class"
 IMAGE = "image"
-WAITING_SECONDS = 30 * 24 * 3600
-"""How long all pods of a task may wait for a node or in a queue: Argo counts this time, a pod's timeout does not."""
+PAUSE_FACTOR = 2.0
+"""Each pause before a retry is longer than the previous one by this factor."""
+LONGEST_SECONDS = 365 * 24 * 3600
+"""kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
+pod, with the weeks in a queue, starts no retry after it, and ends a retry that is still running."""
 
 Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp passes them to the pipeline's function."""
@@ -85,38 +85,19 @@ def place(
     kubernetes.set_security_context(
         task, run_as_user=placement.user, run_as_group=placement.group, run_as_non_root=True
     )
-    kubernetes.set_timeout(task, _timeout_seconds(placement))
+    kubernetes.set_timeout(task, round(placement.timeout_hours * 3600))
     if placement.retries:
-        pause, most = placement.retry_after_seconds, seconds_of_all_tries(placement)
-        task.set_retry(placement.retries, f"{pause}s", PAUSE_FACTOR, f"{most}s")
-    _call_in_the_pod(task, placement, pipeline, label)
+        task.set_retry(placement.retries, f"{placement.retry_after_seconds}s", PAUSE_FACTOR, f"{LONGEST_SECONDS}s")
+    call_in_the_pod(task, pipeline, label)
     return task
 
 
-def _call_in_the_pod(task: PipelineTask, placement: Placement, pipeline: str, label: str) -> None:
-    """Makes the pod call the component's function in the image, and again after a failure that another try may fix.
-
-    kfp's own retries are for pods that vanish, and its command has the component's source in it.
-    """
+def call_in_the_pod(task: PipelineTask, pipeline: str, label: str) -> None:
+    """Makes the pod call the component's function in the image: kfp's own command has the component's source in it."""
     spec = task.container_spec
     assert spec.command and spec.args
-    tries = [pod_retries.__name__, str(placement.retries), str(placement.retry_after_seconds)]
-    spec.command = ["python3", "-m", *tries, pipeline, label, *call_of(str(spec.command[-1]))]
+    spec.command = ["python3", "-m", task_program.__name__, pipeline, label, *call_of(str(spec.command[-1]))]
     spec.args = spec.args[:2]
-
-
-def seconds_of_all_tries(placement: Placement) -> int:
-    """The longest time that a task with this placement may take: all pods' timeouts, the pauses, and the waiting.
-
-    kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
-    pod, starts no retry after it, and ends a retry that is still running.
-    """
-    pauses = sum(placement.retry_after_seconds * PAUSE_FACTOR**number for number in range(placement.retries))
-    return (placement.retries + 1) * _timeout_seconds(placement) + round(pauses) + WAITING_SECONDS
-
-
-def _timeout_seconds(placement: Placement) -> int:
-    return round(placement.timeout_hours * 3600)
 
 
 def hand_down(task: PipelineTask, names: Sequence[str], chosen: Chosen) -> None:
@@ -170,16 +151,5 @@ def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) 
 
 
 def environment(placement: Placement) -> dict[str, str]:
-    """The environment variables of the pod, except those from secrets.
-
-    The preflight asks for the default number of accelerators; the task's process replaces it with the run's.
-    """
-    found = dict(placement.environment)
-    if placement.preflight:
-        requirements = Requirements(
-            gpus=placement.accelerator.count if placement.accelerator else 0,
-            shared_memory_gib=gib(placement.shared_memory) if placement.shared_memory else 0.0,
-            free_gib=float(placement.free_gib),
-        )
-        found[REQUIREMENTS] = json.dumps(dataclasses.asdict(requirements), separators=(",", ":"))
-    return found
+    """The environment variables of the pod, except those from secrets."""
+    return dict(placement.environment) | ({HAS_GPU: "1"} if placement.accelerator else {})

@@ -109,9 +109,8 @@ class Placement:
     `cpu` and `memory` are the requests; `cpu_limit` and `memory_limit` are the limits (by default the same).
     `shared_memory` is the size of /dev/shm, which is in memory and counts against `memory_limit`; empty keeps the
     container's 64 MiB. `scratch` is the size of a folder for files that end with the pod. `queue` is a Kueue queue;
-    `user` and `group` are the numeric ids of the container's user and group. With `preflight` the step checks its pod
-    first. With several `nodes` all of this applies to each node of a `TrainJob`, which a small pod of the step starts
-    and follows.
+    `user` and `group` are the numeric ids of the container's user and group. With several `nodes` all of this applies
+    to each node of a `TrainJob`, which a small pod of the step starts and follows.
     """
 
     nodes: int = 1
@@ -137,9 +136,6 @@ class Placement:
     timeout_hours: float = 24
     user: int = 10001
     group: int = 10001
-    preflight: bool = False
-    free_gib: int = 0
-    """The free space that the preflight requires on the work folder's disk."""
 
     def __post_init__(self) -> None:
         _check(1 <= self.nodes <= 99, f"{self.nodes} nodes", "give 1 to 99")
@@ -159,7 +155,6 @@ class Placement:
         _check(self.retry_after_seconds >= 0, "retry_after_seconds is negative", "give 0 or more")
         _check(self.timeout_hours > 0, f"timeout_hours is {self.timeout_hours}", "give a time above 0")
         _check(min(self.user, self.group) > 0, "user or group is 0, the superuser", "give a number like 10001")
-        _check(self.accelerator is None or self.preflight, "an accelerator without a preflight", "set preflight: true")
         paths = [self.scratch_path, SHARED_MEMORY, *(claim.path for claim in self.claims)]
         paths += [secret.path for secret in self.secrets if secret.path]
         for path in paths:

@@ -4,7 +4,7 @@
       queue: stillhouse
     kinds:
       default: {memory: 2Gi}     # for every step that `steps` does not name
-      training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}, preflight: true}
+      training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}}
     steps:
       pretrain: training
     tasks:

@@ -7,10 +7,9 @@ CPUs, memory, accelerators and node selection only apply to the nodes.
 from __future__ import annotations
 
 from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TASK
-from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, annotations_of, environment
+from stillhouse.kubeflow.pipelines.place import PRIORITY, QUEUE, annotations_of
 from stillhouse.kubeflow.pipelines.placement import Placement, Toleration
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
-from stillhouse.kubeflow.preflight import REQUIREMENTS
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.registry import steps
 
@@ -19,7 +18,7 @@ MONITORED = (PORT, GATEWAY, PIPELINE, TASK, RUN)
 
 def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
     """A placement as node settings for the step's pod; `label` is the name of its task."""
-    variables, known = environment(placement), steps().get(step)
+    known = steps().get(step)
     secrets = [variable for secret in placement.secrets for variable in secret.keys.values()]
     accelerator = placement.accelerator
     return NodeSettings(
@@ -42,9 +41,8 @@ def node_settings(placement: Placement, step: str, label: str) -> NodeSettings:
         user=placement.user,
         group=placement.group,
         timeout_seconds=round(placement.timeout_hours * 3600),
-        variables=tuple(sorted({*variables, *secrets, *MONITORED} - {REQUIREMENTS})),
+        variables=tuple(sorted({*placement.environment, *secrets, *MONITORED})),
         paths=(*(claim.path for claim in placement.claims), *(one.path for one in placement.secrets if one.path)),
-        preflight=variables.get(REQUIREMENTS, ""),
     )
 
 

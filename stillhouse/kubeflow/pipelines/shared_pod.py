@@ -42,8 +42,6 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
         annotations={name: value for one in placements for name, value in one.annotations.items()},
         retries=max(one.retries for one in placements),
         timeout_hours=sum(one.timeout_hours for one in placements),
-        preflight=any(one.preflight for one in placements),
-        free_gib=max(one.free_gib for one in placements),
     )
 
 
@@ -60,7 +58,6 @@ def launcher_of(placement: Placement) -> Placement:
         accelerator=None,
         node_selector={},
         tolerations=(),
-        preflight=False,
     )
 
 
@@ -74,7 +71,6 @@ def bare(placement: Placement) -> Placement:
         queue="",
         priority="",
         accelerator=None,
-        preflight=False,
         shared_memory="",
     )
 

@@ -25,9 +25,9 @@ from stillhouse.kubeflow.pipelines.ir import Compiled
 from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.placement import NAME, RESOURCE, refuse_image
 from stillhouse.kubeflow.pipelines.pods import PodWatch
-from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
 
-DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CACHED")
+DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CANCELING", "CACHED")
+"""How a run or task ended. Argo may leave a run that was terminated in CANCELING for ever."""
 SHOWN = ("RUNNING", *DONE)
 TRY = re.compile(r"\(\d+\)$")
 
@@ -164,16 +164,14 @@ def watch(
     log: Log,
     every_seconds: float = 5.0,
     pods: PodWatch | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Logs every change of the run's tasks and why `pods` wait until the run ends; returns whether it succeeded.
 
-    If the API server does not answer for a while, it is polled again, because the run continues meanwhile. The end of a
-    terminated run is awaited for at most ten minutes. Raises `InputError` if the server stays silent for long.
+    If the API server does not answer for a while, it is polled again, because the run continues meanwhile. Raises
+    `InputError` if the server stays silent for long.
     """
     seen: dict[str, str] = {}
     silent = 0
-    terminated: float | None = None
     while True:
         try:
             run = client.get_run(run_id)
@@ -193,13 +191,6 @@ def watch(
         if run.state in DONE:
             log(f"run {run_id}: {run.state.lower()}")
             return bool(run.state == "SUCCEEDED")
-        if run.state == CANCELING:
-            if terminated is None:
-                terminated = clock()
-                log(f"run {run_id} was terminated; waiting for its end")
-            elif clock() - terminated > LONGEST_SECONDS:
-                log(f"run {run_id} has not ended in {LONGEST_SECONDS // 60} minutes. {remedy(run_id)}")
-                return False
         time.sleep(every_seconds)
 
 

@@ -26,6 +26,10 @@ from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.sharding import DIVIDED
 from stillhouse.pipeline.steps.spec import Paths, Report, Step
 
+SENTENCE = "stillhouse: "
+"""The start of the line in which a process says why it ended, or how a refresh did."""
+HAS_GPU = "STILLHOUSE_HAS_GPU"
+"""Environment variable of a pod or node that its placement gives an accelerator."""
 SHARED_BY_HAND = ("vectors", "counts")
 """Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
 
@@ -44,14 +48,14 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:  # in a run on this machine
         raise SystemExit(interrupt.exit_code()) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
-        warn(f"stillhouse: {error}")
+        warn(f"{SENTENCE}{error}")
         raise SystemExit(error.exit_code) from None
     except OSError as error:
         if not is_full_disk(error):
             raise
         where = f" ({error.filename})" if error.filename else ""
         remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are unchanged"
-        warn(f"stillhouse: {error.strerror}{where}; {remedy}")
+        warn(f"{SENTENCE}{error.strerror}{where}; {remedy}")
         raise SystemExit(CRASH) from None
 
 
@@ -72,6 +76,18 @@ def hand_over_figures(artifact: Any, figures: Mapping[str, float]) -> None:
     write_metrics(Path(artifact.path), figures)
 
 
+def refuse_lost_gpu() -> None:
+    """Raises `InputError` in a pod whose GPU PyTorch cannot use: a step would compute on the CPU, for weeks."""
+    if os.environ.get(HAS_GPU):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError(
+                "this pod has a GPU that PyTorch cannot use: set the pipeline's parameter `image` to the GPU image, or "
+                "use nodes with a newer driver"
+            )
+
+
 def _part_of(step: Step, inputs: Paths) -> str:
     """The step that does one shard of this step's work; empty if the work should not be divided."""
     part = DIVIDED.get(step.name, "")
@@ -87,7 +103,8 @@ def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Wa
 
     `task` is the name of the use if the pod runs several.
     """
-    watched.reported = True  # by this process or a node; not if the pod failed its preflight
+    refuse_lost_gpu()
+    watched.reported = True  # by this process or a node
     watched.report = _computed(step, config, inputs, outputs, task)
     return watched.report
 

@@ -27,8 +27,7 @@ from stillhouse.core.setting_kinds import as_flag
 from stillhouse.core.terminal import show
 from stillhouse.experiments.zero_shot.arguments import Settings, zero_shot_arguments
 from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors
-from stillhouse.kubeflow.pods.pod_preflight import check_pod
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.trainjob.parts import Part
 from stillhouse.kubeflow.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.pipeline.graph import ARTIFACTS
@@ -95,7 +94,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
     What is done stays on the work volume until the end, so that a task that was killed continues from there.
     """
     with one_line_errors():
-        check_pod()
+        refuse_lost_gpu()
         config = config_of(values)
         arguments = arguments_of(config, config.corpora)
         plan, baseline = checked_plan(arguments)

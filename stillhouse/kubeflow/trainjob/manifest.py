@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.context import WORK_ROOT
-from stillhouse.kubeflow.preflight import REQUIREMENTS, SHARED_MEMORY
+from stillhouse.kubeflow.pods.in_pod import HAS_GPU
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL, OwnPod
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 
@@ -19,6 +19,7 @@ NODE = "node"
 MANAGER = "stillhouse.io/steps"
 TASK_LABEL = "stillhouse.io/task"
 WORK_VOLUME = "work"
+SHARED_MEMORY = "/dev/shm"
 RENDEZVOUS = "PET_RDZV_CONF"
 """torchrun's environment variable for how long nodes wait for each other."""
 
@@ -71,8 +72,8 @@ def train_job(
 
 def _environment(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> list[Plain]:
     own = [{"name": RENDEZVOUS, "value": f"timeout={settings.timeout_seconds}"}]
-    if settings.preflight:
-        own.append({"name": REQUIREMENTS, "value": settings.preflight})
+    if settings.accelerator_type:
+        own.append({"name": HAS_GPU, "value": "1"})
     return own + pod.variables(settings.variables, values)
 
 
@@ -105,7 +106,7 @@ def _volumes(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> 
     mounts = [{"name": "scratch", "mountPath": settings.scratch_path}]
     if settings.shared_memory:
         volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}})
-        mounts.append({"name": "shared-memory", "mountPath": str(SHARED_MEMORY)})
+        mounts.append({"name": "shared-memory", "mountPath": SHARED_MEMORY})
     for number, path in enumerate(settings.paths):
         if path in pod.volumes:
             name = WORK_VOLUME if path == values.get(WORK_ROOT) else f"volume-{number}"

@@ -14,7 +14,6 @@ from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pods.pipeline_parameters import TYPE, accelerator_count, pipeline_parameters
-from stillhouse.kubeflow.preflight import with_gpus
 
 NODES = "STILLHOUSE_NODES"
 """Environment variable that asks for several nodes: `NodeSettings` by task and step, as JSON."""
@@ -31,7 +30,7 @@ class NodeSettings:
     """The nodes of a step. Sizes use the notation of Kubernetes; `task` is the step's name in its pipeline.
 
     `variables` and `paths` name what each node takes over from the step's own pod: environment variables and volume
-    paths. `preflight` has the requirements that a node checks before it starts.
+    paths.
     """
 
     nodes: int
@@ -59,7 +58,6 @@ class NodeSettings:
     timeout_seconds: int = 86400
     variables: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    preflight: str = ""
 
     @property
     def processes_per_node(self) -> int:
@@ -107,13 +105,9 @@ def read_node_settings(
 
 
 def with_chosen(settings: NodeSettings, chosen: dict[str, Any]) -> NodeSettings:
-    """The settings with the accelerator from the run's parameters, which a node checks for before it starts.
-
-    Nodes without accelerators stay that way.
-    """
+    """The settings with the accelerator from the run's parameters; nodes without accelerators stay that way."""
     if not settings.accelerator_type:
         return settings
     count = accelerator_count(chosen, settings.accelerator_count)
     kind = str(chosen.get(TYPE, settings.accelerator_type))
-    preflight = with_gpus(settings.preflight, count) if settings.preflight else ""
-    return replace(settings, accelerator_type=kind, accelerator_count=count, preflight=preflight)
+    return replace(settings, accelerator_type=kind, accelerator_count=count)

@@ -2,7 +2,6 @@
 """Placements: what is refused, what tables contain, and the result in the compiled pipeline."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import yaml
 from kfp import compiler, dsl
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.place import place, seconds_of_all_tries
+from stillhouse.kubeflow.pipelines.place import place
 from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.kubeflow.pipelines.stage_component import written
+from stillhouse.kubeflow.pods.in_pod import HAS_GPU
 from stillhouse.pipeline.steps.registry import steps
 
 DIGEST = "sha256:" + "0" * 64
@@ -30,7 +30,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "retries": ({"retries": 11}, "0 to 10"),
     "timeout": ({"timeout_hours": 0}, "above 0"),
     "root": ({"user": 0}, "superuser"),
-    "no preflight": ({"accelerator": Accelerator()}, "preflight: true"),
     "two at one path": (
         {"claims": (Claim(parameter="work_claim", name="work", path="/scratch"),)},
         "two volumes at /scratch",
@@ -150,7 +149,7 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     }
     assert container["resources"]["resourceMemoryLimit"] == "96Gi"
     asked = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert json.loads(asked["STILLHOUSE_PREFLIGHT"]) == {"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}
+    assert asked[HAS_GPU] == "1"
     mounts = {mount["mountPath"]: mount for mount in pod["emptyDirMounts"]}
     assert mounts["/dev/shm"]["medium"] == "Memory" and mounts["/dev/shm"]["sizeLimit"] == "16Gi"
     assert mounts["/scratch"]["sizeLimit"] == "100Gi" and "medium" not in mounts["/scratch"]
@@ -168,12 +167,3 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     run = {one["name"]: one["fieldPath"] for one in pod["fieldPathAsEnv"]}
     assert run == {"STILLHOUSE_RUN": "metadata.labels['pipeline/runid']"}
     assert pod["podMetadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464"}
-
-
-def test_waiting_time_does_not_count_against_retries() -> None:
-    """Besides two tries of an hour and a pause of a minute, a pod may wait for a month: queues hold pods for weeks."""
-    placement = Placement(retries=1, timeout_hours=1, retry_after_seconds=60)
-    assert seconds_of_all_tries(placement) - 2 * 3600 - 60 == 30 * 24 * 3600
-    assert seconds_of_all_tries(Placement(retries=3, retry_after_seconds=60, timeout_hours=0.5)) == (
-        4 * 1800 + 60 + 120 + 240 + 30 * 24 * 3600
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
+from stillhouse.kubeflow.pods.in_pod import HAS_GPU
 from stillhouse.kubeflow.trainjob.settings import NODES, nodes_of, read_node_settings
 
 
@@ -54,7 +54,7 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
     assert logged is not None and (logged.nodes, logged.task, logged.cpu) == (4, "pretraining", "8")
     assert logged.labels == {"kueue.x-k8s.io/queue-name": "stillhouse"}
     variables = {entry["name"] for entry in container["env"]}
-    assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(logged.preflight)["gpus"] == 1
+    assert HAS_GPU not in variables
     fields = {entry["name"]: entry["fieldPath"] for entry in pod["fieldPathAsEnv"]}
     # Everything that it names exists in its own pod: variables, references to secrets, mounts.
     there = variables | fields.keys() | {PIPELINE, TASK}

@@ -17,7 +17,7 @@ from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_s
 from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement
 from stillhouse.kubeflow.pipelines.stage_component import call_of
 from stillhouse.kubeflow.pods import task as task_program
-from stillhouse.kubeflow.pods.in_pod import HAS_GPU
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.manifest import TASK_LABEL
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 

@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.kubernetes_api import Api, Unseen, connect
 from stillhouse.kubeflow.pipelines.place import TASK_LABEL
-from stillhouse.kubeflow.pods.in_pod import SENTENCE
+from stillhouse.kubeflow.pods.process import SENTENCE
 from stillhouse.kubeflow.trainjob.own_pod import CONTAINER, RUN_LABEL
 
 Log = Callable[[str], None]

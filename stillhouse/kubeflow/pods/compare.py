@@ -25,7 +25,8 @@ from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.plan import SHARED, Job, Plan, make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures
+from stillhouse.kubeflow.pods.process import one_line_errors
 from stillhouse.kubeflow.pods.stage import (
     METRICS,
     PAGE,

@@ -15,7 +15,8 @@ from stillhouse.core.artifacts import MANIFEST, write_whole, write_whole_json
 from stillhouse.core.context import say
 from stillhouse.core.terminal import show
 from stillhouse.core.yaml_file import parse_yaml
-from stillhouse.kubeflow.pods.in_pod import SENTENCE, hand_over_figures, one_line_errors, watched_task
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
+from stillhouse.kubeflow.pods.process import SENTENCE, one_line_errors
 from stillhouse.kubeflow.pods.stage import (
     METRICS,
     NODES,

@@ -30,7 +30,8 @@ from stillhouse.core.monitoring.settings import TASK
 from stillhouse.core.monitoring.watch import watch_task
 from stillhouse.core.own_files import link_or_copy
 from stillhouse.core.terminal import warn
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, run_step
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, run_step
+from stillhouse.kubeflow.pods.process import one_line_errors
 from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
 from stillhouse.kubeflow.trainjob.settings import nodes_of
 from stillhouse.pipeline.graph import GATE, graph_of

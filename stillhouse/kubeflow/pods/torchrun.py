@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from stillhouse.core.errors import CRASH, InputError
-from stillhouse.kubeflow.pods.in_pod import one_line_errors, refuse_lost_gpu
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.models.acceleration.threads import divide_threads
 
 

@@ -27,7 +27,8 @@ from stillhouse.core.setting_kinds import as_flag
 from stillhouse.core.terminal import show
 from stillhouse.experiments.zero_shot.arguments import Settings, zero_shot_arguments
 from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, refuse_lost_gpu
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.trainjob.parts import Part
 from stillhouse.kubeflow.trainjob.settings import NodeSettings, read_node_settings
 from stillhouse.pipeline.graph import ARTIFACTS

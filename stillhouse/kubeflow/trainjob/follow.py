@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stillhouse.core.errors import CrashElsewhere
-from stillhouse.kubeflow.pods.in_pod import SENTENCE
+from stillhouse.kubeflow.pods.process import SENTENCE
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 
 PAUSE = 3.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.context import WORK_ROOT
-from stillhouse.kubeflow.pods.in_pod import HAS_GPU
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL, OwnPod
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from stillhouse.core.artifacts import write_whole_json
-from stillhouse.kubeflow.pods.in_pod import one_line_errors, refuse_lost_gpu
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.pods.several_processes import torchrun_words
 
 FILE = "parts.json"

@@ -14,7 +14,7 @@ from stillhouse.kubeflow.pipelines.place import place
 from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.kubeflow.pipelines.stage_component import written
-from stillhouse.kubeflow.pods.in_pod import HAS_GPU
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.pipeline.steps.registry import steps
 
 DIGEST = "sha256:" + "0" * 64

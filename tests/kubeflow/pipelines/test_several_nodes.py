@@ -14,7 +14,7 @@ from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
-from stillhouse.kubeflow.pods.in_pod import HAS_GPU
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.settings import NODES, nodes_of, read_node_settings
 
 

@@ -19,7 +19,7 @@ WORK = """
 import os
 from pathlib import Path
 
-from stillhouse.kubeflow.pods.in_pod import one_line_errors
+from stillhouse.kubeflow.pods.process import one_line_errors
 
 def work(name, values):
     with one_line_errors():

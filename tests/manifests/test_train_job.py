@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -130,7 +129,7 @@ def test_nodes_have_what_the_run_chose() -> None:
         assert "nvidia.com/gpu" not in container["resources"][kind]
     variables = {entry["name"]: entry for entry in container["env"]}
     assert variables["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "mine"
-    assert json.loads(variables["STILLHOUSE_PREFLIGHT"]["value"])["gpus"] == 1
+    assert variables["STILLHOUSE_HAS_GPU"]["value"] == "1"
     assert "STILLHOUSE_NODES" not in variables, "a node starts no nodes"
     assert template["metadata"]["annotations"]["prometheus.io/port"] == "9464"
     assert template["metadata"]["labels"]["stillhouse.io/task"] == "pretrain"

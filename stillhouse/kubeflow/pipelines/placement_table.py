@@ -7,8 +7,6 @@
       training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}}
     steps:
       pretrain: training
-    tasks:
-      evaluation: large          # the pod of a whole task, replacing what its steps ask for
     form: [work_claim]           # the names of claims and secrets that a run may choose; by default all
 
 A table is a file shipped with this module, or the user's own.
@@ -26,9 +24,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml
 from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
-from stillhouse.pipeline.graph import GRAPHS
 from stillhouse.pipeline.steps.registry import steps
-from stillhouse.releases.refresh.graph import CHALLENGER
 
 FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
@@ -37,13 +33,11 @@ OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
 """Tasks that are not steps but have their own kind of pod: they use git and handle whole releases."""
 TRAININGS = ("pretrain", "train-retriever")
 """The steps that may run on several nodes. Other steps run in one process or, if in `DIVIDED`, in shards."""
-KNOWN_TASKS = tuple(dict.fromkeys([*(name for of in GRAPHS.values() for name in of), CHALLENGER]))
-"""The tasks that a table may have rows for: the tasks of shipped pipelines."""
 
 
 @dataclass(frozen=True)
 class PlacementTable:
-    """The placement of each step or whole task, and the number of nodes, `shards`, that encode a corpus.
+    """The placement of each step, and the number of nodes, `shards`, that encode a corpus.
 
     `form` has the claim and secret parameters that a pipeline offers; None = all. Other names are fixed.
     """
@@ -52,18 +46,17 @@ class PlacementTable:
     kinds: Mapping[str, Placement]
     steps: Mapping[str, str] = field(default_factory=dict)
     shards: int = 1
-    tasks: Mapping[str, str] = field(default_factory=dict)
     form: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if DEFAULT_KIND not in self.kinds:
             raise InputError(f"kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
-        for part, rows, known in (("steps", self.steps, [*steps(), *OTHERS]), ("tasks", self.tasks, KNOWN_TASKS)):
-            for name, kind in rows.items():
-                if name not in known:
-                    raise InputError(f"{part}: there is no {part[:-1]} {name!r}; {nearest(name, known)}")
-                if kind not in self.kinds:
-                    raise InputError(f"{part}: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
+        known = [*steps(), *OTHERS]
+        for name, kind in self.steps.items():
+            if name not in known:
+                raise InputError(f"steps: there is no step {name!r}; {nearest(name, known)}")
+            if kind not in self.kinds:
+                raise InputError(f"steps: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
         if not 1 <= self.shards <= 99:
             raise InputError(f"shards must be a whole number from 1 to 99, not {self.shards}")
         objects = list(filter(_is_object, self.names))
@@ -78,13 +71,11 @@ class PlacementTable:
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
 
     def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
-        """The placement of a task's pod: its own row, or else the combined requests of its steps.
+        """The placement of a task's pod: the combined requests of its steps.
 
         A step that runs on nodes (`elsewhere`) requests a small pod that starts them. Raises `InputError` for steps
         that cannot share a pod.
         """
-        if name in self.tasks:
-            return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
         pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
         return shared_pod(pods, f"placements {self.name}: task {name}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,23 +23,17 @@ DECIDING = ("plan-refresh", "release-refresh")
 class PodWatch:
     """Watches the pods of one run. Each message is shown once, no matter how many pods it is about."""
 
-    def __init__(
-        self, api: Api, run_id: str, log: Log, every_seconds: float = 15.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.api, self.log, self.every_seconds, self.clock = api, log, every_seconds, clock
+    def __init__(self, api: Api, run_id: str, log: Log) -> None:
+        self.api, self.log = api, log
         self._label = f"{RUN_LABEL}={run_id}"
         self._shown: set[str] = set()
         self._ended: set[str] = set()
         """The pods that failed or made the decision, and were already examined."""
-        self._next = 0.0
         self.outcome = ""
         """How a refresh ended, in the words of its task, such as "refused: …"; "" if that could not be read."""
 
-    def look(self, now: bool = False) -> None:
-        """Looks unless it did so a moment ago; always with `now`."""
-        if not now and self.clock() < self._next:
-            return
-        self._next = self.clock() + self.every_seconds
+    def look(self) -> None:
+        """Shows what is new."""
         try:
             self._look()
         except Unseen as error:

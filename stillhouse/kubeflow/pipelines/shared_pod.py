@@ -10,7 +10,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.placement import Claim, Placement, Secret, cores, gib
 
 T = TypeVar("T", Claim, Secret)
-REMEDY = "give the task its own kind in `tasks` of the placements"
+REMEDY = "give both the same in the placements"
 
 
 def shared_pod(placements: Sequence[Placement], where: str) -> Placement:

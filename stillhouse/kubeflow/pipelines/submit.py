@@ -187,7 +187,7 @@ def watch(
             continue
         _tell(run, seen, log)
         if pods:
-            pods.look(now=run.state in DONE)
+            pods.look()
         if run.state in DONE:
             log(f"run {run_id}: {run.state.lower()}")
             return bool(run.state == "SUCCEEDED")

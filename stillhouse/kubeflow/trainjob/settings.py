@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pods.pipeline_parameters import TYPE, accelerator_count, pipeline_parameters
 
 NODES = "STILLHOUSE_NODES"
@@ -89,18 +88,13 @@ def read_node_settings(
     text = environment.get(NODES)
     if not text:
         return None
-    try:
-        content = json.loads(text)
-        key = next((key for key in content if key.endswith(f"/{step}")), "")
-        if not key:
-            return None
-        values = content[ALL] | content[key]
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        settings = NodeSettings(task=key.partition("/")[0], **(values | lists))
-    except (ValueError, TypeError, AttributeError, KeyError):
-        raise InputError(
-            f"${NODES} is {text[:200]!r}; compile the pipeline again with this version of Stillhouse"
-        ) from None
+    content = json.loads(text)
+    key = next((key for key in content if key.endswith(f"/{step}")), "")
+    if not key:
+        return None
+    values = content[ALL] | content[key]
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    settings = NodeSettings(task=key.partition("/")[0], **(values | lists))
     return with_chosen(settings, pipeline_parameters(command_line))
 
 

@@ -13,16 +13,14 @@ from kfp.dsl import pipeline_task
 from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_settings
-from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement
+from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN
 from stillhouse.kubeflow.pipelines.stage_component import call_of
+from stillhouse.kubeflow.placement import SHARED_MEMORY, Placement
 from stillhouse.kubeflow.pods import task as task_program
 from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.manifest import TASK_LABEL
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 
-QUEUE = "kueue.x-k8s.io/queue-name"
-PRIORITY = "kueue.x-k8s.io/priority-class"
 IMAGE = "image"
 PAUSE_FACTOR = 2.0
 """Each pause before a retry is longer than the previous one by this factor."""
@@ -66,8 +64,8 @@ def place(
     values = placement.parameters | dict(chosen)
     if IMAGE in chosen:
         task.set_container_image(chosen[IMAGE])
-    task.set_cpu_request(placement.cpu).set_cpu_limit(placement.cpu_limit or placement.cpu)
-    task.set_memory_request(placement.memory).set_memory_limit(placement.memory_limit or placement.memory)
+    task.set_cpu_request(placement.cpu).set_cpu_limit(placement.limits["cpu"])
+    task.set_memory_request(placement.memory).set_memory_limit(placement.limits["memory"])
     if placement.accelerator:
         accelerator = [values["accelerator_type"], values["accelerator_count"]]
         task.set_accelerator_type(accelerator[0]).set_accelerator_limit(accelerator[1])
@@ -75,11 +73,13 @@ def place(
         task.register_pipeline_channels([value for value in accelerator if isinstance(value, PipelineChannel)])
     _choose_nodes(task, placement)
     _mount(task, placement, values)
-    for name, value in environment(placement).items():
+    for name, value in placement.environment.items():
         task.set_env_variable(name, value)
+    if placement.accelerator:
+        task.set_env_variable(HAS_GPU, "1")
     if {PORT, GATEWAY} & placement.environment.keys():
         kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
-    for name, value in annotations_of(placement).items():
+    for name, value in placement.pod_annotations.items():
         kubernetes.add_pod_annotation(task, name, value)
     kubernetes.add_pod_label(task, TASK_LABEL, step)
     kubernetes.set_security_context(
@@ -114,27 +114,9 @@ def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
     for name, value in placement.node_selector.items():
         kubernetes.add_node_selector(task, name, value)
     for toleration in placement.tolerations:
-        kubernetes.add_toleration(
-            task,
-            key=toleration.key,
-            operator="Equal" if toleration.value else "Exists",
-            value=toleration.value or None,
-            effect=toleration.effect or None,
-        )
-    if placement.queue:
-        kubernetes.add_pod_label(task, QUEUE, placement.queue)
-    if placement.priority:
-        kubernetes.add_pod_label(task, PRIORITY, placement.priority)
-
-
-def annotations_of(placement: Placement) -> dict[str, str]:
-    """The placement's annotations of a pod, and where to scrape it. Raises `InputError` for an invalid port.
-
-    A task cannot declare a container port; the monitor in manifests/ reads these instead.
-    """
-    port = monitoring_settings(placement.environment).port
-    scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if port else {}
-    return dict(placement.annotations) | scraped
+        kubernetes.add_toleration(task, **toleration.plain)
+    for name, value in placement.queue_labels.items():
+        kubernetes.add_pod_label(task, name, value)
 
 
 def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:
@@ -148,8 +130,3 @@ def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) 
             kubernetes.use_secret_as_env(task, values[secret.parameter], dict(secret.keys), optional=secret.optional)
         else:
             kubernetes.use_secret_as_volume(task, values[secret.parameter], secret.path, optional=secret.optional)
-
-
-def environment(placement: Placement) -> dict[str, str]:
-    """The environment variables of the pod, except those from secrets."""
-    return dict(placement.environment) | ({HAS_GPU: "1"} if placement.accelerator else {})

@@ -22,8 +22,8 @@ from pathlib import Path
 from stillhouse.core.config import nearest, read_as
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml
-from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.pipeline.steps.registry import steps
 
 FOLDER = Path(__file__).resolve().parent / "placements"

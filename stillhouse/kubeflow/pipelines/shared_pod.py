@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.placement import Claim, Placement, Secret, cores, gib
+from stillhouse.kubeflow.placement import Claim, Placement, Secret, cores, gib
 
 T = TypeVar("T", Claim, Secret)
 REMEDY = "give both the same in the placements"

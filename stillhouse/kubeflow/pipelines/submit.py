@@ -23,8 +23,8 @@ from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.access import ENDPOINT, refused, remedy_of, token_file
 from stillhouse.kubeflow.pipelines.ir import Compiled
 from stillhouse.kubeflow.pipelines.place import IMAGE
-from stillhouse.kubeflow.pipelines.placement import NAME, RESOURCE, refuse_image
 from stillhouse.kubeflow.pipelines.pods import PodWatch
+from stillhouse.kubeflow.placement import NAME, RESOURCE, refuse_image
 
 DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CANCELING", "CACHED")
 """How a run or task ended. Argo may leave a run that was terminated in CANCELING for ever."""

@@ -10,14 +10,13 @@ from typing import Any
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.kubeflow.pipelines.place import hand_down, place
-from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
-from stillhouse.kubeflow.pipelines.several_nodes import node_settings
 from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.stage import FOLDER, NODES, PLAN, RECIPE, digest_argument
-from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings, nodes_text
+from stillhouse.kubeflow.trainjob.settings import OWN, nodes_text
 from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
 from stillhouse.pipeline.uses import Stage, Use
@@ -37,8 +36,8 @@ class Pods:
     pipeline: str = ""
     first: PipelineTask | None = None
     """The task that writes which nodes the others start."""
-    nodes: list[tuple[str, NodeSettings]] = field(default_factory=list)
-    """The nodes of the tasks so far, each with its step."""
+    nodes: list[tuple[str, str, Placement]] = field(default_factory=list)
+    """The placements of the nodes of the tasks so far, each with its task and step."""
 
     def with_nodes_of(self, first: PipelineTask) -> Pods:
         """The pods of the tasks after `first`, which writes which nodes they start."""
@@ -76,11 +75,10 @@ class Pods:
             several[parts] = replace(placement, nodes=self.shards)
             placement = launcher_of(placement)
         place(task, placement, label, self.chosen, self.pipeline, label)
-        nodes = [(step, node_settings(of, step, label)) for step, of in several.items()]
-        if any(settings.accelerator_type for _, settings in nodes):
+        if any(of.accelerator for of in several.values()):
             hand_down(task, (TYPE, COUNT), self.chosen)
-        if nodes and self.first:
-            self.nodes.extend(nodes)
+        if several and self.first:
+            self.nodes.extend((label, step, of) for step, of in several.items())
             self.first.inputs[NODES] = nodes_text(self.nodes)
         return task
 

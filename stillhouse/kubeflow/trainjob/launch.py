@@ -51,7 +51,7 @@ def execute_on_nodes(
     A retry of the same task in the same run finds the job that the previous try started, or its results. Raises
     `InputError` for wrong inputs, before requesting any node, and `CrashElsewhere` if the job failed.
     """
-    if not step.parallel and settings.nodes * settings.processes_per_node > 1:
+    if not step.parallel and settings.placement.nodes * settings.processes > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     with doing("verifying the digests of its inputs"):
@@ -75,7 +75,7 @@ def execute_on_nodes(
             for name, staging in zip(outputs, stagings):
                 shutil.copytree(folder / "outputs" / name, staging, dirs_exist_ok=True, copy_function=link_or_copy)
         shutil.rmtree(folder, ignore_errors=True)
-    where = "a node of its own" if settings.nodes == 1 else f"{settings.nodes} nodes"
+    where = "a node of its own" if settings.placement.nodes == 1 else f"{settings.placement.nodes} nodes"
     return replace(report, summary=f"{report.summary}, on {where}")
 
 

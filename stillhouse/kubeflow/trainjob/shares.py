@@ -33,7 +33,7 @@ def shared_work(
     There is one shard per node and one for the pod. The copied inputs are removed after the block. Raises the errors
     of `execute_on_nodes`.
     """
-    division = Division(step, config, inputs, OWN + settings.nodes)
+    division = Division(step, config, inputs, OWN + settings.placement.nodes)
 
     def command(folder: Path) -> list[str]:
         write_parts(folder, division.parts(folder))

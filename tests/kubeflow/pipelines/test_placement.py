@@ -11,9 +11,9 @@ from kfp import compiler, dsl
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.place import place
-from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.kubeflow.pipelines.stage_component import written
+from stillhouse.kubeflow.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.pipeline.steps.registry import steps
 

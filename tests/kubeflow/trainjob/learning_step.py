@@ -12,12 +12,13 @@ from fake_cluster import FakeCluster
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.config import setting
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.spec import Port, Report, Step
 
-SETTINGS = NodeSettings(nodes=2, task="retriever_1", cpu="1", cpu_limit="2", memory="2Gi", memory_limit="4Gi")
+SETTINGS = NodeSettings(task="retriever_1", placement=Placement(nodes=2, cpu="1", cpu_limit="2", memory_limit="4Gi"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from stillhouse.core.errors import CrashElsewhere
 from stillhouse.kubeflow.kubernetes_api import Unseen
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.manifest import job_name
-from stillhouse.kubeflow.trainjob.settings import NodeSettings
 
 ROLES = Path(__file__).resolve().parents[3] / "manifests" / "components" / "trainer" / "roles.yaml"
 
@@ -153,7 +153,7 @@ def test_the_role_gives_the_rights_that_are_used_and_no_more(
     fake.jobs.clear()
     fake.script = [lambda: os.kill(os.getpid(), signal.SIGTERM)]
     with pytest.raises(SystemExit):
-        run(cluster, tokens, tmp_path / "other", NodeSettings(**(vars(SETTINGS) | {"task": "retriever_2"})))
+        run(cluster, tokens, tmp_path / "other", replace(SETTINGS, task="retriever_2"))
     [role] = [one for one in yaml.safe_load_all(ROLES.read_text()) if one["kind"] == "Role"]
     given = {
         (verb, group, resource)

@@ -31,7 +31,7 @@ from stillhouse.core.config import read_as
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
 from stillhouse.core.yaml_file import read_yaml
-from stillhouse.kubeflow.pipelines.placement import NAME as KUBERNETES_NAME
+from stillhouse.kubeflow.placement import NAME as KUBERNETES_NAME
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"

@@ -179,7 +179,7 @@ def submit_action(argv: Sequence[str]) -> int:
     given = _given(arguments.parameter)
     pod = {"image": arguments.image or given.pop("image", image())}
     pod |= {name: given.pop(name) for name in table.parameters if name in given}
-    check_pod_parameters(pod, table.parameters)
+    check_pod_parameters(pod)
     values = _values(request, given)
     compiled = compile_small(request.build(table))
     cluster = _cluster(arguments)

@@ -2,8 +2,7 @@
 
 A `Placement` is data; `pipelines/place.py` applies it to a task, `trainjob/manifest.py` to the nodes of a step, and
 `pipelines/placement_table.py` reads tables of them. Choices that may change from run to run (the image, the
-accelerator's type and count, the names of secrets and volume claims) have a default here and become parameters of the
-pipeline.
+accelerator's type and count) have a default here and become parameters of the pipeline.
 
 The backend of Kubeflow Pipelines sets three things for every pod: no privilege escalation, all capabilities dropped,
 and the seccomp profile `RuntimeDefault`.
@@ -88,21 +87,21 @@ class Toleration:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """An existing volume claim, named by the pipeline's `parameter`."""
+    """An existing volume claim; steps of one task share that of a `role`."""
 
-    parameter: str
+    role: str
     name: str
     path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """A secret: keys that become environment variables, or a folder of files. The pipeline's `parameter` names it.
+    """A secret: keys that become environment variables, or a folder of files. Messages name its `role`.
 
     An `optional` secret may be missing: the pod starts anyway, and the step reports which credentials it lacks.
     """
 
-    parameter: str
+    role: str
     name: str
     keys: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
@@ -208,11 +207,8 @@ class Placement:
     @property
     def parameters(self) -> dict[str, str]:
         """The pipeline's parameters that this placement reads, and their defaults; all text, as pod specs require."""
-        found = {claim.parameter: claim.name for claim in self.claims}
-        found |= {secret.parameter: secret.name for secret in self.secrets}
-        if self.accelerator:
-            found |= {"accelerator_type": self.accelerator.type, "accelerator_count": str(self.accelerator.count)}
-        return found
+        gpu = self.accelerator
+        return {"accelerator_type": gpu.type, "accelerator_count": str(gpu.count)} if gpu else {}
 
 
 def cores(cpu: str) -> float:

@@ -44,7 +44,7 @@ def job(of: NodeSettings) -> Resource:
 
 
 SECRETS = find_table("gpu").of("ingest").secrets
-KEYS_OF, ABSENT = (Secret(parameter=path, name="mine", path=path) for path in ("/keys", "/absent"))
+KEYS_OF, ABSENT = (Secret(role=path, name="mine", path=path) for path in ("/keys", "/absent"))
 MIG = Accelerator(type="nvidia.com/mig-3g.40gb", count=4)
 CASES: dict[str, NodeSettings] = {
     "cpu": settings("cpu"),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import kubernetes
-from kfp.dsl import pipeline_task
 from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
@@ -32,47 +28,25 @@ Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp passes them to the pipeline's function."""
 
 
-@contextmanager
-def short_stacks() -> Iterator[None]:
-    """Stops kfp 2.17's setters from reading the source of every frame just to use a name in a message.
-
-    In a process with thousands of modules each call takes a tenth of a second, and a pipeline makes thousands of calls.
-    """
-
-    def stack() -> list[tuple[None, None, None, str]]:
-        asking = sys._getframe(1)
-        assert asking.f_back is not None
-        return [(None, None, None, frame.f_code.co_name) for frame in (asking, asking.f_back)]
-
-    kept = pipeline_task.inspect
-    pipeline_task.inspect = SimpleNamespace(stack=stack)
-    try:
-        yield
-    finally:
-        pipeline_task.inspect = kept
-
-
-@short_stacks()
 def place(
     task: PipelineTask, placement: Placement, step: str, chosen: Chosen, pipeline: str = "", label: str = ""
 ) -> PipelineTask:
     """Sets the image, resources, nodes, volumes, secrets, retries, timeout and identity of the task's pod.
 
-    `chosen` holds the parameters that `placement.parameters` names, and the image; missing ones are fixed to their
-    defaults. `step` labels the pod, `pipeline` and `label` its metrics.
+    `chosen` holds the parameters that `placement.parameters` names, and the image. `step` labels the pod, `pipeline`
+    and `label` its metrics.
     """
-    values = placement.parameters | dict(chosen)
     if IMAGE in chosen:
         task.set_container_image(chosen[IMAGE])
     task.set_cpu_request(placement.cpu).set_cpu_limit(placement.limits["cpu"])
     task.set_memory_request(placement.memory).set_memory_limit(placement.limits["memory"])
     if placement.accelerator:
-        accelerator = [values["accelerator_type"], values["accelerator_count"]]
+        accelerator = [chosen["accelerator_type"], chosen["accelerator_count"]]
         task.set_accelerator_type(accelerator[0]).set_accelerator_limit(accelerator[1])
         # kfp 2.17 does not pass these two to a task inside a loop or an exit handler.
         task.register_pipeline_channels([value for value in accelerator if isinstance(value, PipelineChannel)])
     _choose_nodes(task, placement)
-    _mount(task, placement, values)
+    _mount(task, placement)
     for name, value in placement.environment.items():
         task.set_env_variable(name, value)
     if placement.accelerator:
@@ -119,14 +93,14 @@ def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
         kubernetes.add_pod_label(task, name, value)
 
 
-def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:
+def _mount(task: PipelineTask, placement: Placement) -> None:
     if placement.shared_memory:
         kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
     kubernetes.empty_dir_mount(task, "scratch", placement.scratch_path, size_limit=placement.scratch)
     for claim in placement.claims:
-        kubernetes.mount_pvc(task, pvc_name=values[claim.parameter], mount_path=claim.path)
+        kubernetes.mount_pvc(task, pvc_name=claim.name, mount_path=claim.path)
     for secret in placement.secrets:
         if secret.keys:
-            kubernetes.use_secret_as_env(task, values[secret.parameter], dict(secret.keys), optional=secret.optional)
+            kubernetes.use_secret_as_env(task, secret.name, dict(secret.keys), optional=secret.optional)
         else:
-            kubernetes.use_secret_as_volume(task, values[secret.parameter], secret.path, optional=secret.optional)
+            kubernetes.use_secret_as_volume(task, secret.name, secret.path, optional=secret.optional)

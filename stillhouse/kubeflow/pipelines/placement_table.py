@@ -7,7 +7,6 @@
       training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}}
     steps:
       pretrain: training
-    form: [work_claim]           # the names of claims and secrets that a run may choose; by default all
 
 A table is a file shipped with this module, or the user's own.
 """
@@ -37,16 +36,12 @@ TRAININGS = ("pretrain", "train-retriever")
 
 @dataclass(frozen=True)
 class PlacementTable:
-    """The placement of each step, and the number of nodes, `shards`, that encode a corpus.
-
-    `form` has the claim and secret parameters that a pipeline offers; None = all. Other names are fixed.
-    """
+    """The placement of each step, and the number of nodes, `shards`, that encode a corpus."""
 
     name: str
     kinds: Mapping[str, Placement]
     steps: Mapping[str, str] = field(default_factory=dict)
     shards: int = 1
-    form: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if DEFAULT_KIND not in self.kinds:
@@ -59,10 +54,9 @@ class PlacementTable:
                 raise InputError(f"steps: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
         if not 1 <= self.shards <= 99:
             raise InputError(f"shards must be a whole number from 1 to 99, not {self.shards}")
-        objects = list(filter(_is_object, self.names))
-        for name in self.form or ():
-            if name not in objects:
-                raise InputError(f"form: there is no claim or secret {name!r}; {nearest(name, objects)}")
+        several = list(dict.fromkeys(str(one.accelerator) for one in self.kinds.values() if one.accelerator))
+        if several[1:]:
+            raise InputError(f"one kind has the {several[0]}, another the {several[1]}; a pipeline has one for all")
         for step in steps():
             refuse_nodes(step, self.of(step))
 
@@ -79,11 +73,6 @@ class PlacementTable:
         pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
         return shared_pod(pods, f"placements {self.name}: task {name}")
 
-    @property
-    def default(self) -> Placement:
-        """The placement of every step without its own."""
-        return self.kinds[DEFAULT_KIND]
-
     def on_nodes(self, nodes: int) -> PlacementTable:
         """The same table, with each training in `TRAININGS` on this many nodes."""
         steps, kinds = dict(self.steps), dict(self.kinds)
@@ -95,22 +84,7 @@ class PlacementTable:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters of a pipeline with these placements, and their defaults."""
-        if self.form is None:
-            return self.names
-        return {name: value for name, value in self.names.items() if name in self.form or not _is_object(name)}
-
-    @property
-    def names(self) -> dict[str, str]:
-        """All names that placements take from parameters, with defaults, including those fixed in the pipeline."""
-        found: dict[str, str] = {}
-        for placement in self.kinds.values():
-            for name, default in placement.parameters.items():
-                if found.setdefault(name, default) != default:
-                    raise InputError(
-                        f"{name} is {found[name]!r} in one kind and {default!r} in another; a parameter of the "
-                        "pipeline has one default"
-                    )
-        return found
+        return next((placement.parameters for placement in self.kinds.values() if placement.accelerator), {})
 
 
 def shipped_tables() -> dict[str, Path]:
@@ -138,11 +112,6 @@ def read_table(path: Path) -> PlacementTable:
         rows = {name: {} if row is None else row for name, row in kinds.items()}
         content["kinds"] = {name: shared | row if isinstance(row, dict) else row for name, row in rows.items()}
     return read_as(PlacementTable, content | {"name": path.stem}, str(path))
-
-
-def _is_object(parameter: str) -> bool:
-    """Whether a parameter names a claim or secret, which stays the same between runs."""
-    return parameter.endswith(("_claim", "_secret"))
 
 
 def refuse_nodes(step: str, placement: Placement) -> None:

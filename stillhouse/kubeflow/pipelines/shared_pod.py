@@ -36,8 +36,8 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
         shared_memory=_largest(one.shared_memory for one in placements),
         scratch=_largest(one.scratch for one in placements),
         tolerations=tuple(dict.fromkeys(toleration for one in placements for toleration in one.tolerations)),
-        claims=_by_parameter([one.claims for one in placements], where),
-        secrets=_by_parameter([one.secrets for one in placements], where),
+        claims=_by_role([one.claims for one in placements], where),
+        secrets=_by_role([one.secrets for one in placements], where),
         environment=environment,
         annotations={name: value for one in placements for name, value in one.annotations.items()},
         retries=max(one.retries for one in placements),
@@ -84,10 +84,10 @@ def _largest(sizes: Iterable[str]) -> str:
     return max(sizes, key=lambda size: gib(size) if size else 0.0)
 
 
-def _by_parameter(of_steps: Iterable[Sequence[T]], where: str) -> tuple[T, ...]:
+def _by_role(of_steps: Iterable[Sequence[T]], where: str) -> tuple[T, ...]:
     """The claims or secrets of all steps, without duplicates."""
     found: dict[str, T] = {}
     for entry in (entry for entries in of_steps for entry in entries):
-        if found.setdefault(entry.parameter, entry) != entry:
-            raise InputError(f"{where}: its steps mount {entry.parameter} in two ways; {REMEDY}")
+        if found.setdefault(entry.role, entry) != entry:
+            raise InputError(f"{where}: its steps mount {entry.role} in two ways; {REMEDY}")
     return tuple(found.values())

@@ -24,7 +24,7 @@ from stillhouse.kubeflow.pipelines.access import ENDPOINT, refused, remedy_of, t
 from stillhouse.kubeflow.pipelines.ir import Compiled
 from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.pods import PodWatch
-from stillhouse.kubeflow.placement import NAME, RESOURCE, refuse_image
+from stillhouse.kubeflow.placement import RESOURCE, refuse_image
 
 DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CANCELING", "CACHED")
 """How a run or task ended. Argo may leave a run that was terminated in CANCELING for ever."""
@@ -105,8 +105,8 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:160]
 
 
-def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Refuses values that are invalid in a pod's specification: image, accelerator, names of claims and secrets."""
+def check_pod_parameters(values: Mapping[str, str]) -> None:
+    """Refuses values that are invalid in a pod's specification: image and accelerator."""
     for name, value in values.items():
         if name == IMAGE:
             refuse_image(value)
@@ -114,8 +114,6 @@ def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) ->
             raise InputError(f"accelerator_type is {value!r}; write it like nvidia.com/gpu")
         elif name == "accelerator_count" and not re.fullmatch("[1-9][0-9]*", value):
             raise InputError(f"accelerator_count is {value!r}; use a whole number of at least 1")
-        elif name in known and name.endswith(("_claim", "_secret")) and not NAME.fullmatch(value):
-            raise InputError(f"{name} is {value!r}; give the name of a Kubernetes object, such as {known[name]}")
 
 
 def submit(

@@ -31,13 +31,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "timeout": ({"timeout_hours": 0}, "above 0"),
     "root": ({"user": 0}, "superuser"),
     "two at one path": (
-        {"claims": (Claim(parameter="work_claim", name="work", path="/scratch"),)},
+        {"claims": (Claim(role="work_claim", name="work", path="/scratch"),)},
         "two volumes at /scratch",
     ),
 }
 WRONG_PARTS: dict[str, tuple[type, dict[str, Any], str]] = {
     "none of it": (Accelerator, {"count": 0}, "leave out the accelerator"),
-    "both": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
+    "both": (Secret, {"role": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
 }
 
 
@@ -70,12 +70,12 @@ BAD_TABLES = {
     "setting": ("kinds: {default: {memry: 1Gi}}", "did you mean 'memory'"),
     "type": ("kinds: {default: {cpu: 2}}", r"kinds: default: cpu must be text, not 2; put it in quotes"),
     "nested": ("kinds: {default: {accelerator: {kind: a}}}", "accelerator: unknown setting 'kind'"),
-    "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks parameter"),
+    "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks role"),
     "range": ("kinds: {default: {retries: 99}}", "kinds: default: 99 retries"),
     "shards": ("kinds: {default: {}}\nshards: 0", "from 1 to 99"),
     "two defaults": (
-        "kinds: {default: {claims: [&a {parameter: work_claim, name: a, path: /a}]}, b: {claims: [{<<: *a, name: b}]}}",
-        "'a' in one kind and 'b' in another",
+        "kinds: {default: {accelerator: {type: a/a}}, b: {accelerator: {type: b/b}}}",
+        "another the Accelerator.*b/b",
     ),
 }
 
@@ -110,15 +110,11 @@ def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], d
         image: str = "i",
         accelerator_type: str = "t",
         accelerator_count: str = "1",
-        work_claim: str = "c",
-        data_secret: str = "s",
     ):
         given = {
             "image": image,
             "accelerator_type": accelerator_type,
             "accelerator_count": accelerator_count,
-            "work_claim": work_claim,
-            "data_secret": data_secret,
         }
         with dsl.ExitHandler(end()), dsl.ParallelFor(["a", "b"]) as item:
             place(work(text=item), placement, "the-work", given)
@@ -155,11 +151,9 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     assert mounts["/scratch"]["sizeLimit"] == "100Gi" and "medium" not in mounts["/scratch"]
     [claim] = pod["pvcMount"]
     assert claim["mountPath"] == "/volume"
-    assert claim["pvcNameParameter"] == {"componentInputParameter": "pipelinechannel--work_claim"}
+    assert claim["pvcNameParameter"] == {"runtimeValue": {"constant": "stillhouse-shared"}}
     [secret] = pod["secretAsEnv"]
-    assert secret["optional"] and secret["secretNameParameter"] == {
-        "componentInputParameter": "pipelinechannel--data_secret"
-    }
+    assert secret["optional"] and secret["secretNameParameter"] == {"runtimeValue": {"constant": "stillhouse-data"}}
     assert pod["podMetadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "stillhouse", "stillhouse.io/task": "the-work"}
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}

@@ -155,7 +155,6 @@ def test_a_token_that_expires_while_the_run_is_watched_can_be_made_anew(
         ["--placements", "gpu", "--parameter", "accelerator_count=0"],
         ["--placements", "gpu", "--parameter", "accelerator_type=gpu"],
         ["--parameter", "accelerator_count=1"],
-        ["--parameter", "work_claim=My_Claim"],
         ["--parameter", "depth"],
         ["--placements", "tpu"],
     ],

@@ -45,7 +45,7 @@ def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, coun
 
 
 def test_each_task_finds_its_own_and_what_it_shares_with_others() -> None:
-    claim = Claim(parameter="work_claim", name="work", path="/volume")
+    claim = Claim(role="work_claim", name="work", path="/volume")
     parts = replace(PLACEMENT, nodes=8, accelerator=None, claims=(claim,))
     other = replace(PLACEMENT, tolerations=(Toleration(key="a"),))
     one, two = ("pretraining", "pretrain"), ("pretraining", "importance")

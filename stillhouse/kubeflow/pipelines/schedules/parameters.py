@@ -37,7 +37,7 @@ def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> No
             raise InputError(f"{where}: pipeline {pipeline} has no parameter {name!r}; {nearest(name, [*own, *pods])}")
     try:
         request.check({name: value for name, value in parameters.items() if name in own})
-        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own}, pods)
+        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

@@ -19,8 +19,6 @@ from stillhouse.core.monitoring.settings import GATEWAY, PIPELINE, PORT, RUN, TA
 
 CPU = re.compile(r"[1-9][0-9]*m?")
 BYTES = re.compile(r"([1-9][0-9]*)(Mi|Gi|Ti)")
-NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-"""The name of an object in Kubernetes."""
 RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 """The name of an extended resource, such as nvidia.com/gpu."""
 DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")

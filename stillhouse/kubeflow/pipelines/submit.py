@@ -143,19 +143,6 @@ def submit(
     return str(run.run_id)
 
 
-def namespace_of(client: Any, experiment: str, cluster: Cluster) -> str:
-    """The namespace of a run's pods: the given one, its experiment's, or Kubeflow's own."""
-    if cluster.namespace:
-        return cluster.namespace
-    from kfp_server_api import ApiException
-    from urllib3.exceptions import HTTPError
-
-    try:
-        return str(client.get_experiment(experiment_name=experiment).namespace or cluster.kubeflow)
-    except (ApiException, HTTPError, ValueError):  # the run matters more than finding its pods
-        return cluster.kubeflow
-
-
 def watch(
     client: Any,
     run_id: str,
@@ -163,7 +150,7 @@ def watch(
     every_seconds: float = 5.0,
     pods: PodWatch | None = None,
 ) -> bool:
-    """Logs every change of the run's tasks and why `pods` wait until the run ends; returns whether it succeeded.
+    """Logs every change of the run's tasks and `pods` until the run ends; returns whether it succeeded.
 
     If the API server does not answer for a while, it is polled again, because the run continues meanwhile. Raises
     `InputError` if the server stays silent for long.

@@ -21,8 +21,7 @@ from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.settings import label, monitoring_settings
 from stillhouse.core.remote.address import redact
 from stillhouse.core.terminal import show
-from stillhouse.kubeflow.pods.in_pod import watched_task
-from stillhouse.pipeline.steps.execute import write_metrics
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
 
 TEXT = "recipe_text"
 """The argument of a run's first task with its recipe, as JSON: the only place in a pipeline that holds it."""
@@ -47,40 +46,28 @@ RESUMED = "Training continues from the last checkpoint when the run is started a
 
 
 def end_run(values: Mapping[str, Any]) -> None:
-    """The last task of a run, which Kubeflow gives the status of the others."""
-    status, metrics = values["status"], values["metrics"]
-    how = (status.state, status.error_message, values["summary"].path, metrics.path)
-    succeeded = report_end(values["pipeline"], values["run"], *how)
-    if succeeded is not None:
-        metrics.log_metric("succeeded", succeeded)
+    """The last task of a run, which Kubeflow gives the status of the others.
 
-
-def report_end(
-    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str
-) -> float | None:
-    """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
-
-    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None if `state` does not say which. In
-    that case no figure is written, and the gateway forgets how the previous run ended.
+    Writes how the run ended as Markdown, prints it and pushes it to Prometheus. If the state does not say it, no figure
+    is written, and the gateway forgets how the previous run ended.
     """
-    state = state or "UNKNOWN"  # Kubeflow omits fields with their default value
+    pipeline, run, status, metrics = values["pipeline"], values["run"], values["status"], values["metrics"]
+    state = status.state or "UNKNOWN"  # Kubeflow omits fields with their default value
     end = ENDS.get(state, UNKNOWN)
     lines = [f"## {as_text(pipeline)}: {end}", "", f"Run {as_text(run)}."]
     if end == UNKNOWN:
         lines += ["", LEFT_OPEN.format(state=as_text(state))]
     if end == FAILED:
         lines += ["", FIRST_FAILED]
-        lines += ["", f"> {as_text(redact(error))}"] if error else []
+        lines += ["", f"> {as_text(redact(status.error_message))}"] if status.error_message else []
     if end in (FAILED, CANCELED):
         lines += ["", RESUMED]
-    write_whole(Path(summary), "\n".join(lines) + "\n")
-    succeeded = None if end == UNKNOWN else float(end == SUCCEEDED)
-    write_metrics(Path(metrics), {} if succeeded is None else {"succeeded": succeeded})
+    write_whole(Path(values["summary"].path), "\n".join(lines) + "\n")
+    hand_over_figures(metrics, {} if end == UNKNOWN else {"succeeded": float(end == SUCCEEDED)})
     show(f"[end] {pipeline}, run {run}: {end} ({state})")
     # A run that a user canceled did not fail.
     if end != CANCELED:
-        report_run(None if succeeded is None else bool(succeeded), say)
-    return succeeded
+        report_run(None if end == UNKNOWN else end == SUCCEEDED, say)
 
 
 def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:

@@ -118,22 +118,6 @@ def test_what_cannot_be_read_is_said_once(api: Api, kubernetes: Kubernetes, caps
     )
 
 
-def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:
-    """The default is the experiment's namespace. In Kubeflow for one user it has none, and runs are in `kubeflow`."""
-    seen: list[str] = []
-    monkeypatch.setattr(
-        "stillhouse.kubeflow.pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace)
-    )
-    words = ["pipeline", "submit", "zero-shot", "--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait"]
-    cli.main(words)
-    found = api.get
-    theirs = {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse", "namespace": "team"}]}
-    monkeypatch.setattr(api, "get", lambda path, query: theirs if "experiments" in path else found(path, query))
-    cli.main(words)
-    cli.main([*words, "--namespace", "mine"])
-    assert seen == ["kubeflow", "team", "mine"]
-
-
 OUTCOMES = {
     "refused": ("release-refresh", "refused: v1.0.0 stays: RR@10 falls by 0.1", 4),
     "refused before": ("plan-refresh", "refused: this corpus was refused before; use --again to retry it", 4),

@@ -20,7 +20,7 @@ from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 IMAGE = "image"
 PAUSE_FACTOR = 2.0
 """Each pause before a retry is longer than the previous one by this factor."""
-LONGEST_SECONDS = 365 * 24 * 3600
+LONGEST_SECONDS = 10 * 365 * 24 * 3600
 """kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
 pod, with the weeks in a queue, starts no retry after it, and ends a retry that is still running."""
 

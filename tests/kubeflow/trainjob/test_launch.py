@@ -13,7 +13,7 @@ from fake_cluster import FakeCluster
 from learning_step import SETTINGS, begin, end_badly, good_course, run
 
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.core.errors import CrashElsewhere
+from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.kubeflow.kubernetes_api import Unseen
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.manifest import job_name
@@ -132,6 +132,22 @@ def test_an_api_server_that_does_not_answer_ends_nothing(
     fake.script = [storm, *good_course(fake)]
     assert run(cluster, tokens, tmp_path / "out").metrics == {"loss": 0.25}
     assert len([line for line in logged if "the nodes continue; trying again" in line]) == 1
+
+
+REFUSALS = {
+    (404, "the server could not find the requested resource"): "install Kubeflow Trainer 2.3",
+    (422, "numNodes is wrong"): "was refused: numNodes is wrong",
+    (403, "trainjobs is forbidden"): "trainjobs is forbidden. Give the run the account",
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_job_that_the_cluster_refuses_is_reported_with_the_remedy(
+    refusal: tuple[int, str], fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    fake.refusal = refusal
+    with pytest.raises(InputError, match=REFUSALS[refusal]):
+        run(cluster, tokens, tmp_path / "out")
 
 
 def test_the_name_is_that_of_the_task_of_the_run() -> None:

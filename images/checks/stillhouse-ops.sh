@@ -3,7 +3,8 @@ export GIT_AUTHOR_NAME=Checks GIT_AUTHOR_EMAIL=checks@localhost GIT_COMMITTER_NA
 
 stillhouse pipeline compile train --recipe micro --output /scratch/train.yaml
 stillhouse schedule --help > /dev/null
-if said="$(stillhouse schedule list --endpoint http://localhost:1 2>&1)"; then exit 1; fi
+echo "schedules: {}" > /scratch/schedules.yaml
+if said="$(stillhouse schedule apply /scratch/schedules.yaml --endpoint http://localhost:1 2>&1)"; then exit 1; fi
 case "$said" in *"Kubeflow Pipelines at http://localhost:1 does not answer"*) ;; *) echo "$said" >&2; exit 1 ;; esac
 
 git init --quiet --initial-branch main /scratch/articles

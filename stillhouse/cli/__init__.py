@@ -38,7 +38,6 @@ COMMANDS = {
     "refresh": ("updates the released retriever when its corpus changes", "stillhouse.cli.refresh"),
     "release": ("lists, promotes, rolls back and fetches releases", "stillhouse.cli.release"),
     "schedule": ("syncs the cluster's schedules with a file and watches corpora", "stillhouse.cli.schedule"),
-    "preflight": ("checks whether this machine can run a step", "stillhouse.cli.preflight"),
     "pipeline": ("compiles, submits or runs Kubeflow pipelines", "stillhouse.cli.pipeline"),
 }
 """Commands that are not steps: one line of help, and the module whose `main(argv)` runs it."""

@@ -163,8 +163,8 @@ def submit_action(argv: Sequence[str]) -> int:
     flag(
         parser,
         "--wait",
-        "wait for the run; show its tasks and why pods are pending; exit with 1 if it fails, and with 4 if a "
-        "refresh refuses its challenger",
+        "wait for the run; show its tasks and Kubernetes' messages about its pods; exit with 1 if it fails, and with 4 "
+        "if a refresh refuses its challenger",
     )
     flag(parser, "--every SECONDS", "how often --wait polls (default: %(default)g)", float, 5.0)
     arguments = parser.parse(argv)
@@ -172,14 +172,14 @@ def submit_action(argv: Sequence[str]) -> int:
     from stillhouse.kubeflow.pipelines.image import image
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.pods import watch_pods
-    from stillhouse.kubeflow.pipelines.submit import check_pod_parameters, namespace_of, submit, watch
+    from stillhouse.kubeflow.pipelines.submit import check_pod_parameters, submit, watch
 
     request = _request(arguments)
     table = _placements(arguments)
     given = _given(arguments.parameter)
     pod = {"image": arguments.image or given.pop("image", image())}
     pod |= {name: given.pop(name) for name in table.parameters if name in given}
-    check_pod_parameters(pod, table.parameters)
+    check_pod_parameters(pod)
     values = _values(request, given)
     compiled = compile_small(request.build(table))
     cluster = _cluster(arguments)
@@ -190,7 +190,7 @@ def submit_action(argv: Sequence[str]) -> int:
     if not arguments.wait:
         return 0
     try:
-        pods = watch_pods(run, namespace_of(client, arguments.experiment, cluster), arguments.context, _show)
+        pods = watch_pods(run, cluster.namespace or cluster.kubeflow, arguments.context, _show)
         if not watch(client, run, _show, arguments.every, pods):
             return 1
         outcome = pods.outcome if pods else ""

@@ -1,4 +1,4 @@
-"""`stillhouse schedule`: syncs the cluster's schedules with a file, lists them, and watches corpora."""
+"""`stillhouse schedule`: syncs the cluster's schedules with a file, and watches corpora."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ HELP = """\
 usage: stillhouse schedule ACTION [--help] ...
 
 actions:
-  apply  syncs the cluster's recurring runs with a file; never deletes one that has a run in flight
-  list   lists Stillhouse's recurring runs on the cluster
+  apply  syncs the cluster's recurring runs with a file; runs that they started continue
   watch  checks every watched corpus once and refreshes those that changed (a CronJob runs it)
 
 examples:
@@ -27,10 +26,9 @@ def main(argv: Sequence[str]) -> int:
     return run_action("schedule", HELP, ACTIONS, argv)
 
 
-def _parser(action: str, description: str, *, file: bool = True) -> Parser:
+def _parser(action: str, description: str) -> Parser:
     parser = Parser(f"schedule {action}", description)
-    if file:
-        parser.add_argument("file", metavar="FILE", type=Path, help="the schedules and watches; see docs/releases.md")
+    parser.add_argument("file", metavar="FILE", type=Path, help="the schedules and watches; see docs/releases.md")
     flag(parser, "--endpoint URL", "the Kubeflow API server (default: the one in this cluster)", default="")
     flag(parser, "--namespace NAME", "the namespace of the runs", default="")
     return parser
@@ -48,29 +46,8 @@ def apply_action(argv: Sequence[str]) -> int:
     wanted = read_schedules(arguments.file)
     refuse_parameters(wanted)
     cluster = Kubeflow(wanted.experiment, arguments.endpoint, arguments.namespace)
-    changes = apply(wanted.schedules.values(), cluster, dry=arguments.dry_run)
-    for change in changes:
-        show(change)
-    failed = [change for change in changes if change.action == "fail"]
-    if failed:
-        raise InputError(
-            f"{failed[0].name} could not be applied ({failed[0].why}); what it replaces stays in use. Fix the file, or "
-            "the cause, and repeat the command"
-        )
-    return 0
-
-
-def list_action(argv: Sequence[str]) -> int:
-    arguments = _parser("list", "Lists Stillhouse's recurring runs on the cluster.", file=False).parse(argv)
-    from stillhouse.kubeflow.pipelines.schedules.apply import ENABLED, MARK
-    from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow, in_flight
-
-    cluster = Kubeflow("stillhouse", arguments.endpoint, arguments.namespace)
-    busy = {run.recurring_run_id for run in cluster.runs() if in_flight(run)}
-    for entry in cluster.recurring_runs():
-        if (entry.description or "").startswith(MARK):
-            more = ", a run in flight" if entry.recurring_run_id in busy else ""
-            show(f"{entry.display_name}  {'enabled' if entry.status == ENABLED else 'disabled'}{more}")
+    for action, name in apply(wanted.schedules.values(), cluster, dry=arguments.dry_run):
+        show(f"{action:8}{name}")
     return 0
 
 
@@ -107,7 +84,6 @@ def watch_action(argv: Sequence[str]) -> int:
 
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "apply": apply_action,
-    "list": list_action,
     "watch": watch_action,
 }
 """The actions, by name."""

@@ -87,7 +87,7 @@ class Git:
         except GitFailed as error:
             raise InputError(
                 f"cannot read the git remote {REMOTE} of {self.folder}: {error.first}. Is its address right, and may "
-                "this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
+                "this machine read it (key, token; in a pod, the secret that git_secret names)?"
             ) from None
 
     def tags(self, pattern: str) -> dict[str, str]:

@@ -375,7 +375,6 @@ READS: set[Argument] = {
     ("tune", "space"),
     ("zero-shot", "corpora"),
     ("zero-shot", "hybrid"),
-    ("preflight", "work"),
     # The workspace; tests/releases/test_promotion.py covers what a promotion writes there.
     *((f"release {action}", "folder") for action in ("list", "promote", "rollback", "fetch", "card", "register")),
 }

@@ -72,7 +72,7 @@ def keys_that_pods_read() -> dict[str, set[str]]:
         if isinstance(value, dict):
             if "secretKeyRef" in value:
                 found.setdefault(value["secretKeyRef"]["name"], set()).add(value["secretKeyRef"]["key"])
-            if "parameter" in value and isinstance(value.get("keys"), dict):
+            if "role" in value and isinstance(value.get("keys"), dict):
                 found.setdefault(value["name"], set()).update(value["keys"])
         for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
             note(part)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rendered_overlays import Resource, rendered
 
-from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.placement import Placement
 
 
 def placements() -> list[Placement]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from test_overlays import KUBERNETES, check_custom
 from test_security import violations
 
 from stillhouse.kubeflow.pipelines.placement_table import find_table
-from stillhouse.kubeflow.pipelines.several_nodes import node_settings
+from stillhouse.kubeflow.placement import Accelerator, Secret
 from stillhouse.kubeflow.trainjob.manifest import RUNTIME_CPU, RUNTIME_GPU, train_job
 from stillhouse.kubeflow.trainjob.own_pod import OwnPod
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
@@ -37,7 +36,7 @@ VALUES = {"STILLHOUSE_WORK": "/volume", "TMPDIR": "/scratch", "HOME": "/scratch"
 
 def settings(table: str, nodes: int = 2, **changes: Any) -> NodeSettings:
     placement = find_table(table).on_nodes(nodes).of("pretrain")
-    return node_settings(replace(placement, **changes), "pretrain", "pretraining")
+    return NodeSettings(task="pretraining", placement=replace(placement, **changes))
 
 
 def job(of: NodeSettings) -> Resource:
@@ -45,13 +44,15 @@ def job(of: NodeSettings) -> Resource:
 
 
 SECRETS = find_table("gpu").of("ingest").secrets
+KEYS_OF, ABSENT = (Secret(role=path, name="mine", path=path) for path in ("/keys", "/absent"))
+MIG = Accelerator(type="nvidia.com/mig-3g.40gb", count=4)
 CASES: dict[str, NodeSettings] = {
     "cpu": settings("cpu"),
     "gpu": settings("gpu"),
     "many": settings("gpu", nodes=16),
     "chosen nodes": settings("gpu", node_selector={"gpu": "h100"}, priority="stillhouse-refresh"),
     "no shared memory": settings("cpu", shared_memory=""),
-    "keys": replace(settings("gpu", secrets=SECRETS), paths=("/volume", "/keys", "/absent")),
+    "keys": settings("gpu", secrets=(*SECRETS, KEYS_OF, ABSENT), accelerator=MIG),
 }
 
 
@@ -117,7 +118,7 @@ def test_its_pods_are_valid_and_keep_to_the_restricted_level(case: str) -> None:
 
 
 def test_nodes_have_what_the_run_chose() -> None:
-    template = pod_template(job(replace(CASES["keys"], accelerator_type="nvidia.com/mig-3g.40gb", accelerator_count=4)))
+    template = pod_template(job(CASES["keys"]))
     spec, [container] = template["spec"], template["spec"]["containers"]
     places = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
@@ -130,7 +131,7 @@ def test_nodes_have_what_the_run_chose() -> None:
         assert "nvidia.com/gpu" not in container["resources"][kind]
     variables = {entry["name"]: entry for entry in container["env"]}
     assert variables["AWS_ACCESS_KEY_ID"]["valueFrom"]["secretKeyRef"]["name"] == "mine"
-    assert json.loads(variables["STILLHOUSE_PREFLIGHT"]["value"])["gpus"] == 1
+    assert variables["STILLHOUSE_HAS_GPU"]["value"] == "1"
     assert "STILLHOUSE_NODES" not in variables, "a node starts no nodes"
     assert template["metadata"]["annotations"]["prometheus.io/port"] == "9464"
     assert template["metadata"]["labels"]["stillhouse.io/task"] == "pretrain"

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from beir_source import write_beir
@@ -18,7 +19,7 @@ from shown_page import Page
 from stillhouse import cli
 from stillhouse.core.errors import ValidationFailed
 from stillhouse.core.markdown import as_text
-from stillhouse.kubeflow.pods.run_control import report_end
+from stillhouse.kubeflow.pods.run_control import end_run
 from stillhouse.kubeflow.pods.stage import page as stage_page
 from stillhouse.pipeline.steps.spec import Report
 from stillhouse.pipeline.uses import Stage, Use
@@ -110,7 +111,9 @@ def test_text_is_escaped_in_markdown(text: str, expected: str) -> None:
 
 def test_the_end_of_a_run_shows_no_password(tmp_path: Path) -> None:
     said = "clone of https://bob:hush@localhost/x?token=hush failed"
-    report_end("train", "run-1", "FAILED", said, str(tmp_path / "summary"), str(tmp_path / "metrics"))
+    artifacts = {name: SimpleNamespace(path=tmp_path / name, log_metric=print) for name in ("summary", "metrics")}
+    status = SimpleNamespace(state="FAILED", error_message=said)
+    end_run({"pipeline": "train", "run": "run-1", "status": status} | artifacts)
     text = (tmp_path / "summary").read_text(encoding="utf-8")
     assert "clone of" in text and "hush" not in text
 

@@ -37,7 +37,7 @@ Every pattern takes linear time, since they run over any text that git, a server
 
 
 REMEDY = (
-    "give it to git with a credential helper or $GIT_ASKPASS, in a pod with the secret that the parameter git_secret "
+    "give it to git with a credential helper or $GIT_ASKPASS, in a pod with the secret that git_secret "
     "names, and to storage through the environment or `dvc remote modify --local`"
 )
 

@@ -25,13 +25,6 @@ HELP = {
     IMAGE: "the image of every step, by digest: REGISTRY/NAME@sha256:DIGEST",
     "accelerator_type": "the GPU resource: nvidia.com/gpu or nvidia.com/mig-3g.40gb",
     "accelerator_count": "GPUs per pod; training uses all of them",
-    "work_claim": "volume claim for checkpoints and corpora; it is kept after the run",
-    "store_claim": "volume claim for a DVC remote in a cluster folder",
-    "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; optional",
-    "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; optional",
-    "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; optional",
-    "registry_secret": "secret with the Model Registry for releases: address, model, token; optional",
-    "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; optional",
 }
 """Help texts in the run form for the parameters from placements."""
 

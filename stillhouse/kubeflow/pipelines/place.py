@@ -2,121 +2,76 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfp import kubernetes
-from kfp.dsl import pipeline_task
 from kfp.dsl.pipeline_channel import PipelineChannel
 from kfp.dsl.pipeline_task import PipelineTask
 
-from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN, monitoring_settings
-from stillhouse.kubeflow.pipelines.placement import SHARED_MEMORY, Placement, gib
+from stillhouse.core.monitoring.settings import GATEWAY, PORT, RUN
 from stillhouse.kubeflow.pipelines.stage_component import call_of
-from stillhouse.kubeflow.pods import pod_retries
-from stillhouse.kubeflow.pods.pod_retries import PAUSE_FACTOR
-from stillhouse.kubeflow.preflight import REQUIREMENTS, Requirements
+from stillhouse.kubeflow.placement import SHARED_MEMORY, Placement
+from stillhouse.kubeflow.pods import task as task_program
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.manifest import TASK_LABEL
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
 
-QUEUE = "kueue.x-k8s.io/queue-name"
-PRIORITY = "kueue.x-k8s.io/priority-class"
 IMAGE = "image"
-WAITING_SECONDS = 30 * 24 * 3600
-"""How long all pods of a task may wait for a node or in a queue: Argo counts this time, a pod's timeout does not."""
+PAUSE_FACTOR = 2.0
+"""Each pause before a retry is longer than the previous one by this factor."""
+LONGEST_SECONDS = 10 * 365 * 24 * 3600
+"""kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
+pod, with the weeks in a queue, starts no retry after it, and ends a retry that is still running."""
 
 Chosen = Mapping[str, Any]
 """The pipeline's parameters by name, as kfp passes them to the pipeline's function."""
 
 
-@contextmanager
-def short_stacks() -> Iterator[None]:
-    """Stops kfp 2.17's setters from reading the source of every frame just to use a name in a message.
-
-    In a process with thousands of modules each call takes a tenth of a second, and a pipeline makes thousands of calls.
-    """
-
-    def stack() -> list[tuple[None, None, None, str]]:
-        asking = sys._getframe(1)
-        assert asking.f_back is not None
-        return [(None, None, None, frame.f_code.co_name) for frame in (asking, asking.f_back)]
-
-    kept = pipeline_task.inspect
-    pipeline_task.inspect = SimpleNamespace(stack=stack)
-    try:
-        yield
-    finally:
-        pipeline_task.inspect = kept
-
-
-@short_stacks()
 def place(
     task: PipelineTask, placement: Placement, step: str, chosen: Chosen, pipeline: str = "", label: str = ""
 ) -> PipelineTask:
     """Sets the image, resources, nodes, volumes, secrets, retries, timeout and identity of the task's pod.
 
-    `chosen` holds the parameters that `placement.parameters` names, and the image; missing ones are fixed to their
-    defaults. `step` labels the pod, `pipeline` and `label` its metrics.
+    `chosen` holds the parameters that `placement.parameters` names, and the image. `step` labels the pod, `pipeline`
+    and `label` its metrics.
     """
-    values = placement.parameters | dict(chosen)
     if IMAGE in chosen:
         task.set_container_image(chosen[IMAGE])
-    task.set_cpu_request(placement.cpu).set_cpu_limit(placement.cpu_limit or placement.cpu)
-    task.set_memory_request(placement.memory).set_memory_limit(placement.memory_limit or placement.memory)
+    task.set_cpu_request(placement.cpu).set_cpu_limit(placement.limits["cpu"])
+    task.set_memory_request(placement.memory).set_memory_limit(placement.limits["memory"])
     if placement.accelerator:
-        accelerator = [values["accelerator_type"], values["accelerator_count"]]
+        accelerator = [chosen["accelerator_type"], chosen["accelerator_count"]]
         task.set_accelerator_type(accelerator[0]).set_accelerator_limit(accelerator[1])
         # kfp 2.17 does not pass these two to a task inside a loop or an exit handler.
         task.register_pipeline_channels([value for value in accelerator if isinstance(value, PipelineChannel)])
     _choose_nodes(task, placement)
-    _mount(task, placement, values)
-    for name, value in environment(placement).items():
+    _mount(task, placement)
+    for name, value in placement.environment.items():
         task.set_env_variable(name, value)
+    if placement.accelerator:
+        task.set_env_variable(HAS_GPU, "1")
     if {PORT, GATEWAY} & placement.environment.keys():
         kubernetes.use_field_path_as_env(task, RUN, f"metadata.labels['{RUN_LABEL}']")
-    for name, value in annotations_of(placement).items():
+    for name, value in placement.pod_annotations.items():
         kubernetes.add_pod_annotation(task, name, value)
     kubernetes.add_pod_label(task, TASK_LABEL, step)
     kubernetes.set_security_context(
         task, run_as_user=placement.user, run_as_group=placement.group, run_as_non_root=True
     )
-    kubernetes.set_timeout(task, _timeout_seconds(placement))
+    kubernetes.set_timeout(task, round(placement.timeout_hours * 3600))
     if placement.retries:
-        pause, most = placement.retry_after_seconds, seconds_of_all_tries(placement)
-        task.set_retry(placement.retries, f"{pause}s", PAUSE_FACTOR, f"{most}s")
-    _call_in_the_pod(task, placement, pipeline, label)
+        task.set_retry(placement.retries, f"{placement.retry_after_seconds}s", PAUSE_FACTOR, f"{LONGEST_SECONDS}s")
+    call_in_the_pod(task, pipeline, label)
     return task
 
 
-def _call_in_the_pod(task: PipelineTask, placement: Placement, pipeline: str, label: str) -> None:
-    """Makes the pod call the component's function in the image, and again after a failure that another try may fix.
-
-    kfp's own retries are for pods that vanish, and its command has the component's source in it.
-    """
+def call_in_the_pod(task: PipelineTask, pipeline: str, label: str) -> None:
+    """Makes the pod call the component's function in the image: kfp's own command has the component's source in it."""
     spec = task.container_spec
     assert spec.command and spec.args
-    tries = [pod_retries.__name__, str(placement.retries), str(placement.retry_after_seconds)]
-    spec.command = ["python3", "-m", *tries, pipeline, label, *call_of(str(spec.command[-1]))]
+    spec.command = ["python3", "-m", task_program.__name__, pipeline, label, *call_of(str(spec.command[-1]))]
     spec.args = spec.args[:2]
-
-
-def seconds_of_all_tries(placement: Placement) -> int:
-    """The longest time that a task with this placement may take: all pods' timeouts, the pauses, and the waiting.
-
-    kfp calls it `backoff_max_duration`, but it does not limit a pause: Argo counts it from the creation of the first
-    pod, starts no retry after it, and ends a retry that is still running.
-    """
-    pauses = sum(placement.retry_after_seconds * PAUSE_FACTOR**number for number in range(placement.retries))
-    return (placement.retries + 1) * _timeout_seconds(placement) + round(pauses) + WAITING_SECONDS
-
-
-def _timeout_seconds(placement: Placement) -> int:
-    return round(placement.timeout_hours * 3600)
 
 
 def hand_down(task: PipelineTask, names: Sequence[str], chosen: Chosen) -> None:
@@ -133,53 +88,19 @@ def _choose_nodes(task: PipelineTask, placement: Placement) -> None:
     for name, value in placement.node_selector.items():
         kubernetes.add_node_selector(task, name, value)
     for toleration in placement.tolerations:
-        kubernetes.add_toleration(
-            task,
-            key=toleration.key,
-            operator="Equal" if toleration.value else "Exists",
-            value=toleration.value or None,
-            effect=toleration.effect or None,
-        )
-    if placement.queue:
-        kubernetes.add_pod_label(task, QUEUE, placement.queue)
-    if placement.priority:
-        kubernetes.add_pod_label(task, PRIORITY, placement.priority)
+        kubernetes.add_toleration(task, **toleration.plain)
+    for name, value in placement.queue_labels.items():
+        kubernetes.add_pod_label(task, name, value)
 
 
-def annotations_of(placement: Placement) -> dict[str, str]:
-    """The placement's annotations of a pod, and where to scrape it. Raises `InputError` for an invalid port.
-
-    A task cannot declare a container port; the monitor in manifests/ reads these instead.
-    """
-    port = monitoring_settings(placement.environment).port
-    scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port)} if port else {}
-    return dict(placement.annotations) | scraped
-
-
-def _mount(task: PipelineTask, placement: Placement, values: Mapping[str, Any]) -> None:
+def _mount(task: PipelineTask, placement: Placement) -> None:
     if placement.shared_memory:
         kubernetes.empty_dir_mount(task, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
     kubernetes.empty_dir_mount(task, "scratch", placement.scratch_path, size_limit=placement.scratch)
     for claim in placement.claims:
-        kubernetes.mount_pvc(task, pvc_name=values[claim.parameter], mount_path=claim.path)
+        kubernetes.mount_pvc(task, pvc_name=claim.name, mount_path=claim.path)
     for secret in placement.secrets:
         if secret.keys:
-            kubernetes.use_secret_as_env(task, values[secret.parameter], dict(secret.keys), optional=secret.optional)
+            kubernetes.use_secret_as_env(task, secret.name, dict(secret.keys), optional=secret.optional)
         else:
-            kubernetes.use_secret_as_volume(task, values[secret.parameter], secret.path, optional=secret.optional)
-
-
-def environment(placement: Placement) -> dict[str, str]:
-    """The environment variables of the pod, except those from secrets.
-
-    The preflight asks for the default number of accelerators; the task's process replaces it with the run's.
-    """
-    found = dict(placement.environment)
-    if placement.preflight:
-        requirements = Requirements(
-            gpus=placement.accelerator.count if placement.accelerator else 0,
-            shared_memory_gib=gib(placement.shared_memory) if placement.shared_memory else 0.0,
-            free_gib=float(placement.free_gib),
-        )
-        found[REQUIREMENTS] = json.dumps(dataclasses.asdict(requirements), separators=(",", ":"))
-    return found
+            kubernetes.use_secret_as_volume(task, secret.name, secret.path, optional=secret.optional)

@@ -4,12 +4,9 @@
       queue: stillhouse
     kinds:
       default: {memory: 2Gi}     # for every step that `steps` does not name
-      training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}, preflight: true}
+      training: {cpu: "8", memory: 64Gi, accelerator: {type: nvidia.com/gpu, count: 1}}
     steps:
       pretrain: training
-    tasks:
-      evaluation: large          # the pod of a whole task, replacing what its steps ask for
-    form: [work_claim]           # the names of claims and secrets that a run may choose; by default all
 
 A table is a file shipped with this module, or the user's own.
 """
@@ -24,11 +21,9 @@ from pathlib import Path
 from stillhouse.core.config import nearest, read_as
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml
-from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
-from stillhouse.pipeline.graph import GRAPHS
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.pipeline.steps.registry import steps
-from stillhouse.releases.refresh.graph import CHALLENGER
 
 FOLDER = Path(__file__).resolve().parent / "placements"
 DEFAULT_TABLE = "cpu"
@@ -37,39 +32,31 @@ OTHERS = ("check-refresh", "plan-refresh", "release-refresh")
 """Tasks that are not steps but have their own kind of pod: they use git and handle whole releases."""
 TRAININGS = ("pretrain", "train-retriever")
 """The steps that may run on several nodes. Other steps run in one process or, if in `DIVIDED`, in shards."""
-KNOWN_TASKS = tuple(dict.fromkeys([*(name for of in GRAPHS.values() for name in of), CHALLENGER]))
-"""The tasks that a table may have rows for: the tasks of shipped pipelines."""
 
 
 @dataclass(frozen=True)
 class PlacementTable:
-    """The placement of each step or whole task, and the number of nodes, `shards`, that encode a corpus.
-
-    `form` has the claim and secret parameters that a pipeline offers; None = all. Other names are fixed.
-    """
+    """The placement of each step, and the number of nodes, `shards`, that encode a corpus."""
 
     name: str
     kinds: Mapping[str, Placement]
     steps: Mapping[str, str] = field(default_factory=dict)
     shards: int = 1
-    tasks: Mapping[str, str] = field(default_factory=dict)
-    form: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if DEFAULT_KIND not in self.kinds:
             raise InputError(f"kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
-        for part, rows, known in (("steps", self.steps, [*steps(), *OTHERS]), ("tasks", self.tasks, KNOWN_TASKS)):
-            for name, kind in rows.items():
-                if name not in known:
-                    raise InputError(f"{part}: there is no {part[:-1]} {name!r}; {nearest(name, known)}")
-                if kind not in self.kinds:
-                    raise InputError(f"{part}: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
+        known = [*steps(), *OTHERS]
+        for name, kind in self.steps.items():
+            if name not in known:
+                raise InputError(f"steps: there is no step {name!r}; {nearest(name, known)}")
+            if kind not in self.kinds:
+                raise InputError(f"steps: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
         if not 1 <= self.shards <= 99:
             raise InputError(f"shards must be a whole number from 1 to 99, not {self.shards}")
-        objects = list(filter(_is_object, self.names))
-        for name in self.form or ():
-            if name not in objects:
-                raise InputError(f"form: there is no claim or secret {name!r}; {nearest(name, objects)}")
+        several = list(dict.fromkeys(str(one.accelerator) for one in self.kinds.values() if one.accelerator))
+        if several[1:]:
+            raise InputError(f"one kind has the {several[0]}, another the {several[1]}; a pipeline has one for all")
         for step in steps():
             refuse_nodes(step, self.of(step))
 
@@ -78,20 +65,13 @@ class PlacementTable:
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
 
     def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
-        """The placement of a task's pod: its own row, or else the combined requests of its steps.
+        """The placement of a task's pod: the combined requests of its steps.
 
         A step that runs on nodes (`elsewhere`) requests a small pod that starts them. Raises `InputError` for steps
         that cannot share a pod.
         """
-        if name in self.tasks:
-            return dataclasses.replace(self.kinds[self.tasks[name]], nodes=1)
         pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
         return shared_pod(pods, f"placements {self.name}: task {name}")
-
-    @property
-    def default(self) -> Placement:
-        """The placement of every step without its own."""
-        return self.kinds[DEFAULT_KIND]
 
     def on_nodes(self, nodes: int) -> PlacementTable:
         """The same table, with each training in `TRAININGS` on this many nodes."""
@@ -104,22 +84,7 @@ class PlacementTable:
     @property
     def parameters(self) -> dict[str, str]:
         """The parameters of a pipeline with these placements, and their defaults."""
-        if self.form is None:
-            return self.names
-        return {name: value for name, value in self.names.items() if name in self.form or not _is_object(name)}
-
-    @property
-    def names(self) -> dict[str, str]:
-        """All names that placements take from parameters, with defaults, including those fixed in the pipeline."""
-        found: dict[str, str] = {}
-        for placement in self.kinds.values():
-            for name, default in placement.parameters.items():
-                if found.setdefault(name, default) != default:
-                    raise InputError(
-                        f"{name} is {found[name]!r} in one kind and {default!r} in another; a parameter of the "
-                        "pipeline has one default"
-                    )
-        return found
+        return next((placement.parameters for placement in self.kinds.values() if placement.accelerator), {})
 
 
 def shipped_tables() -> dict[str, Path]:
@@ -147,11 +112,6 @@ def read_table(path: Path) -> PlacementTable:
         rows = {name: {} if row is None else row for name, row in kinds.items()}
         content["kinds"] = {name: shared | row if isinstance(row, dict) else row for name, row in rows.items()}
     return read_as(PlacementTable, content | {"name": path.stem}, str(path))
-
-
-def _is_object(parameter: str) -> bool:
-    """Whether a parameter names a claim or secret, which stays the same between runs."""
-    return parameter.endswith(("_claim", "_secret"))
 
 
 def refuse_nodes(step: str, placement: Placement) -> None:

@@ -1,17 +1,15 @@
-"""Reports why the pods of a run do not start, why one failed and how a refresh ended, while `submit --wait` waits."""
+"""Shows what Kubernetes says about the pods of a run, and how a refresh ended, while `submit --wait` waits."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.cluster import waiting
-from stillhouse.kubeflow.cluster.api import Api, NoSuchKind, Unseen, connect
-from stillhouse.kubeflow.cluster.failed import MAIN, failure
+from stillhouse.kubeflow.kubernetes_api import Api, Unseen, connect
 from stillhouse.kubeflow.pipelines.place import TASK_LABEL
-from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL
+from stillhouse.kubeflow.pods.process import SENTENCE
+from stillhouse.kubeflow.trainjob.own_pod import CONTAINER, RUN_LABEL
 
 Log = Callable[[str], None]
 Plain = dict[str, Any]
@@ -23,102 +21,73 @@ DECIDING = ("plan-refresh", "release-refresh")
 
 
 class PodWatch:
-    """Watches the pods of one run. Each reason is reported once, no matter how many pods it holds back.
+    """Watches the pods of one run. Each message is shown once, no matter how many pods it is about."""
 
-    If Kubernetes cannot be asked, or not about some kind of object, that is also reported once, and the rest continues.
-    """
-
-    def __init__(
-        self, api: Api, run_id: str, log: Log, every_seconds: float = 15.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.api, self.log, self.every_seconds, self.clock = api, log, every_seconds, clock
+    def __init__(self, api: Api, run_id: str, log: Log) -> None:
+        self.api, self.log = api, log
         self._label = f"{RUN_LABEL}={run_id}"
-        self._reported: set[str] = set()
-        self._gone: set[str] = set()
-        """Objects that may not be read and are not requested again."""
+        self._shown: set[str] = set()
         self._ended: set[str] = set()
         """The pods that failed or made the decision, and were already examined."""
-        self._next = 0.0
-        self._answered = False
         self.outcome = ""
         """How a refresh ended, in the words of its task, such as "refused: …"; "" if that could not be read."""
 
-    def look(self, now: bool = False) -> None:
-        """Looks unless it did so a moment ago; always with `now`."""
-        if not now and self.clock() < self._next:
-            return
-        self._next = self.clock() + self.every_seconds
-        pods = self._ask("pods", lambda: self.api.pods(self._label))
-        gated = any(waiting.waits(pod) and waiting.is_gated(pod) for pod in pods)
-        workloads = self._ask("workloads of Kueue", self.api.workloads) if gated else []
-        starting = any(waiting.is_starting(pod) for pod in pods)
-        events = self._ask("events", self.api.warnings) if starting else []
-        waiting_tasks: dict[waiting.Reason, list[str]] = {}
-        for pod in pods:
-            for reason in waiting.reasons(pod, events, workloads):
-                waiting_tasks.setdefault(reason, []).append(task_of(pod))
-        for workflow in self._ask("workflows", lambda: self.api.workflows(self._label)):
-            for reason in waiting.refusals(workflow):
-                waiting_tasks.setdefault(reason, []).append("a task")
-        for reason, tasks in waiting_tasks.items():
-            more = f" and {len(tasks) - 1} more" if len(tasks) > 1 else ""
-            self._report(reason.cause, f"  {tasks[0]}{more} cannot start: {reason}")
-        for pod in pods:
-            phase = pod.get("status", {}).get("phase")
-            if phase == "Failed":
-                self._report_end(pod)
-            elif phase == "Succeeded" and task_of(pod) in DECIDING:
-                self._report_outcome(pod)
-
-    def _report_end(self, pod: Plain) -> None:
-        """Reports the error message of the step in a failed pod, or else why the pod failed, once for all its tries."""
-        name, task = pod["metadata"]["name"], task_of(pod)
-        if name in self._ended:
-            return
-        self._ended.add(name)
-        said = waiting.said(self._ask("logs", lambda: self.api.last_lines(name, MAIN, LINES)))
-        if said:
-            self._report(said, f"  {task} says: {said}".replace("\n", "\n  "))
-            return
-        reason = failure(pod) or failure(pod, self._ask("events", self.api.warnings))
-        if reason:
-            self._report(f"{task} {reason.cause}", f"  {task} failed: {reason}")
-
-    def _report_outcome(self, pod: Plain) -> None:
-        """Reports what a refresh released or refused, which does not show in the states of its tasks."""
-        name = pod["metadata"]["name"]
-        lines = [] if name in self._ended else self._ask("logs", lambda: self.api.last_lines(name, MAIN, LINES))
-        if lines:
-            self._ended.add(name)
-        said = waiting.said(lines)
-        if said:
-            self.outcome = said
-            self._report(said, f"  {task_of(pod)} says: {said}".replace("\n", "\n  "))
-
-    def _ask(self, what: str, ask: Callable[[], list[Any]]) -> list[Any]:
-        """Kubernetes' answer, or an empty list if there is none, which is reported once."""
-        if "all" in self._gone or what in self._gone:
-            return []
+    def look(self) -> None:
+        """Shows what is new."""
         try:
-            found = ask()
-            self._answered = True
-            return found
-        except NoSuchKind:
-            self._gone.add(what)
+            self._look()
         except Unseen as error:
-            if error.reached:
-                if error.refused:
-                    self._gone.add(what)
-                self._report(what, f"  cannot read the {what} of namespace {self.api.namespace}: {error}")
-            elif not self._answered:  # after a first answer it is a temporary failure, and the next look may work
-                self._gone.add("all")
-                self._report("all", f"  cannot determine why pods are waiting: {error}")
-        return []
+            self._show("  ", f"cannot read the pods of namespace {self.api.namespace}: {error}")
 
-    def _report(self, key: str, line: str) -> None:
-        if key not in self._reported:
-            self._reported.add(key)
-            self.log(line)
+    def _look(self) -> None:
+        pods = self.api.pods(self._label)
+        waiting = {pod["metadata"]["name"]: pod for pod in pods if pod["status"].get("phase") == "Pending"}
+        for pod in waiting.values():
+            for one in pod["status"].get("conditions", []):
+                if one["type"] == "PodScheduled" and one["status"] == "False":
+                    self._show(f"  {task_of(pod)} waits: ", one.get("message", ""))
+        for event in self.api.warnings() if waiting else []:
+            if event["involvedObject"].get("name") in waiting:
+                pod = waiting[event["involvedObject"]["name"]]
+                self._show(f"  {task_of(pod)} waits: ", f"{event.get('reason')}: {event.get('message')}")
+        for pod in pods:
+            name, task, phase = pod["metadata"]["name"], task_of(pod), pod["status"].get("phase")
+            decided = phase == "Succeeded" and task in DECIDING
+            if name in self._ended or not (decided or phase == "Failed"):
+                continue
+            said = last_sentence(self.api.log_of(name, CONTAINER, tailLines=LINES))
+            self._ended.add(name)
+            if decided:
+                self.outcome = said or self.outcome
+            self._show(f"  {task} says: ", said or "; ".join(ends_of(pod)))
+
+    def _show(self, before: str, words: str) -> None:
+        if words and words not in self._shown:
+            self._shown.add(words)
+            self.log(f"{before}{words}".replace("\n", "\n  "))
+
+
+def last_sentence(lines: Sequence[str]) -> str:
+    """The sentence in which a step said why it ended, with any list that follows it; "" if there is none."""
+    at = [number for number, line in enumerate(lines) if line.startswith(SENTENCE)]
+    if not at:
+        return ""
+    found = [lines[at[-1]].removeprefix(SENTENCE)]
+    for line in lines[at[-1] + 1 :]:
+        if not line.startswith("  "):
+            break
+        found.append(line)
+    return "\n".join(found)
+
+
+def ends_of(pod: Plain) -> Iterator[str]:
+    """How a pod and its containers failed, in Kubernetes' words."""
+    status = pod["status"]
+    yield from filter(None, (status.get("reason"), status.get("message")))
+    for one in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        ended = one.get("state", {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            yield f"{one['name']} ended with exit code {ended['exitCode']} ({ended.get('reason')})"
 
 
 def task_of(pod: Plain) -> str:

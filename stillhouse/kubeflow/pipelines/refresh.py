@@ -44,9 +44,8 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         asked = {name: given[name] for name in kinds}
-        # Retried once, since it asks repositories, which may not answer at the moment.
         check = check_component(kinds)(**{TEXT: carried_recipe(recipe), NODES: ""}, **asked)
-        pods = pods.with_nodes_of(pods.place(check, "check-refresh", "check_parameters", retries=1))
+        pods = pods.with_nodes_of(pods.place(check, "check-refresh", "check_parameters"))
         made: dict[str, PipelineTask] = {}
         for stage in first:
             task = add_stage(stage, first, made, check, (MODULE, "run_first_stage"))

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.placement import Claim, Placement, Secret, cores, gib
+from stillhouse.kubeflow.placement import Claim, Placement, Secret, cores, gib
 
 T = TypeVar("T", Claim, Secret)
-REMEDY = "give the task its own kind in `tasks` of the placements"
+REMEDY = "give both the same in the placements"
 
 
 def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
@@ -36,14 +36,12 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
         shared_memory=_largest(one.shared_memory for one in placements),
         scratch=_largest(one.scratch for one in placements),
         tolerations=tuple(dict.fromkeys(toleration for one in placements for toleration in one.tolerations)),
-        claims=_by_parameter([one.claims for one in placements], where),
-        secrets=_by_parameter([one.secrets for one in placements], where),
+        claims=_by_role([one.claims for one in placements], where),
+        secrets=_by_role([one.secrets for one in placements], where),
         environment=environment,
         annotations={name: value for one in placements for name, value in one.annotations.items()},
         retries=max(one.retries for one in placements),
         timeout_hours=sum(one.timeout_hours for one in placements),
-        preflight=any(one.preflight for one in placements),
-        free_gib=max(one.free_gib for one in placements),
     )
 
 
@@ -60,7 +58,6 @@ def launcher_of(placement: Placement) -> Placement:
         accelerator=None,
         node_selector={},
         tolerations=(),
-        preflight=False,
     )
 
 
@@ -74,7 +71,6 @@ def bare(placement: Placement) -> Placement:
         queue="",
         priority="",
         accelerator=None,
-        preflight=False,
         shared_memory="",
     )
 
@@ -88,10 +84,10 @@ def _largest(sizes: Iterable[str]) -> str:
     return max(sizes, key=lambda size: gib(size) if size else 0.0)
 
 
-def _by_parameter(of_steps: Iterable[Sequence[T]], where: str) -> tuple[T, ...]:
+def _by_role(of_steps: Iterable[Sequence[T]], where: str) -> tuple[T, ...]:
     """The claims or secrets of all steps, without duplicates."""
     found: dict[str, T] = {}
     for entry in (entry for entries in of_steps for entry in entries):
-        if found.setdefault(entry.parameter, entry) != entry:
-            raise InputError(f"{where}: its steps mount {entry.parameter} in two ways; {REMEDY}")
+        if found.setdefault(entry.role, entry) != entry:
+            raise InputError(f"{where}: its steps mount {entry.role} in two ways; {REMEDY}")
     return tuple(found.values())

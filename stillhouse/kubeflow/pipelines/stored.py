@@ -1,4 +1,4 @@
-"""A cluster's pipelines: finds them by name, with their versions and default images, and uploads new versions.
+"""A cluster's pipelines: finds them by name, with their versions, and uploads new versions.
 
 Schedules and the watcher start them by name. In Kubernetes-native mode the manifests create them, otherwise `upload`
 does, through Kubeflow's API.
@@ -59,14 +59,6 @@ def all_pages(ask: Callable[..., Any], field: str) -> list[Any]:
 def by_name(name: str) -> str:
     """Kubeflow's filter for the entries with this name."""
     return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
-
-
-def default_image(version: Any) -> str | None:
-    """The default of a version's parameter `image`, "" for none; `None` for a version without the parameter."""
-    spec = version.pipeline_spec or {}
-    spec = spec.get("pipeline_spec", spec)  # Kubernetes' settings may be next to it
-    parameters = spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    return str(parameters["image"].get("defaultValue", "")) if "image" in parameters else None
 
 
 def _named(client: Any, name: str, namespace: str) -> list[Any]:

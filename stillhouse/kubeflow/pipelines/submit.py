@@ -23,11 +23,11 @@ from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.access import ENDPOINT, refused, remedy_of, token_file
 from stillhouse.kubeflow.pipelines.ir import Compiled
 from stillhouse.kubeflow.pipelines.place import IMAGE
-from stillhouse.kubeflow.pipelines.placement import NAME, RESOURCE, refuse_image
 from stillhouse.kubeflow.pipelines.pods import PodWatch
-from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS, remedy
+from stillhouse.kubeflow.placement import RESOURCE, refuse_image
 
-DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CACHED")
+DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CANCELING", "CACHED")
+"""How a run or task ended. Argo may leave a run that was terminated in CANCELING for ever."""
 SHOWN = ("RUNNING", *DONE)
 TRY = re.compile(r"\(\d+\)$")
 
@@ -105,8 +105,8 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:160]
 
 
-def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) -> None:
-    """Refuses values that are invalid in a pod's specification: image, accelerator, names of claims and secrets."""
+def check_pod_parameters(values: Mapping[str, str]) -> None:
+    """Refuses values that are invalid in a pod's specification: image and accelerator."""
     for name, value in values.items():
         if name == IMAGE:
             refuse_image(value)
@@ -114,8 +114,6 @@ def check_pod_parameters(values: Mapping[str, str], known: Mapping[str, str]) ->
             raise InputError(f"accelerator_type is {value!r}; write it like nvidia.com/gpu")
         elif name == "accelerator_count" and not re.fullmatch("[1-9][0-9]*", value):
             raise InputError(f"accelerator_count is {value!r}; use a whole number of at least 1")
-        elif name in known and name.endswith(("_claim", "_secret")) and not NAME.fullmatch(value):
-            raise InputError(f"{name} is {value!r}; give the name of a Kubernetes object, such as {known[name]}")
 
 
 def submit(
@@ -145,35 +143,20 @@ def submit(
     return str(run.run_id)
 
 
-def namespace_of(client: Any, experiment: str, cluster: Cluster) -> str:
-    """The namespace of a run's pods: the given one, its experiment's, or Kubeflow's own."""
-    if cluster.namespace:
-        return cluster.namespace
-    from kfp_server_api import ApiException
-    from urllib3.exceptions import HTTPError
-
-    try:
-        return str(client.get_experiment(experiment_name=experiment).namespace or cluster.kubeflow)
-    except (ApiException, HTTPError, ValueError):  # the run matters more than finding its pods
-        return cluster.kubeflow
-
-
 def watch(
     client: Any,
     run_id: str,
     log: Log,
     every_seconds: float = 5.0,
     pods: PodWatch | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Logs every change of the run's tasks and why `pods` wait until the run ends; returns whether it succeeded.
+    """Logs every change of the run's tasks and `pods` until the run ends; returns whether it succeeded.
 
-    If the API server does not answer for a while, it is polled again, because the run continues meanwhile. The end of a
-    terminated run is awaited for at most ten minutes. Raises `InputError` if the server stays silent for long.
+    If the API server does not answer for a while, it is polled again, because the run continues meanwhile. Raises
+    `InputError` if the server stays silent for long.
     """
     seen: dict[str, str] = {}
     silent = 0
-    terminated: float | None = None
     while True:
         try:
             run = client.get_run(run_id)
@@ -189,17 +172,10 @@ def watch(
             continue
         _tell(run, seen, log)
         if pods:
-            pods.look(now=run.state in DONE)
+            pods.look()
         if run.state in DONE:
             log(f"run {run_id}: {run.state.lower()}")
             return bool(run.state == "SUCCEEDED")
-        if run.state == CANCELING:
-            if terminated is None:
-                terminated = clock()
-                log(f"run {run_id} was terminated; waiting for its end")
-            elif clock() - terminated > LONGEST_SECONDS:
-                log(f"run {run_id} has not ended in {LONGEST_SECONDS // 60} minutes. {remedy(run_id)}")
-                return False
         time.sleep(every_seconds)
 
 

@@ -10,21 +10,16 @@ from typing import Any
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.kubeflow.pipelines.place import hand_down, place
-from stillhouse.kubeflow.pipelines.placement import Placement
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
-from stillhouse.kubeflow.pipelines.several_nodes import node_settings
 from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.stage import FOLDER, NODES, PLAN, RECIPE, digest_argument
-from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
-from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings, nodes_text
+from stillhouse.kubeflow.trainjob.settings import OWN, nodes_text
 from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
 from stillhouse.pipeline.uses import Stage, Use
-
-SHORT_PAUSE_SECONDS = 10
-"""Pause before the retry of a task that should report soon."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +35,18 @@ class Pods:
     shards: int = 1
     pipeline: str = ""
     first: PipelineTask | None = None
-    """The task that writes which nodes the others start; without one, each gets its own in its environment."""
-    nodes: list[tuple[str, NodeSettings]] = field(default_factory=list)
-    """The nodes of the tasks so far, each with its step."""
+    """The task that writes which nodes the others start."""
+    nodes: list[tuple[str, str, Placement]] = field(default_factory=list)
+    """The placements of the nodes of the tasks so far, each with its task and step."""
 
     def with_nodes_of(self, first: PipelineTask) -> Pods:
         """The pods of the tasks after `first`, which writes which nodes they start."""
         return replace(self, first=first)
 
-    def place(
-        self, task: PipelineTask, step: str, label: str, *, retries: int | None = None, waits: bool = True
-    ) -> PipelineTask:
+    def place(self, task: PipelineTask, step: str, label: str, *, waits: bool = True) -> PipelineTask:
         """Names a task `label` and gives it the pod of `step`, the name of a step or of another component.
 
-        `retries` limits the retries, with a short pause, of a task whose failure is usually its result and would only
-        repeat itself, so that the user sees it soon. One that `waits` for nothing must start even if something is
-        missing: it has no volumes, secrets and queue.
+        One that `waits` for nothing must start even if something is missing: it has no volumes, secrets and queue.
 
         Kubeflow's own cache is off: it identifies an input by its name, so it would not notice a changed corpus. A
         stage has the digests of what it reads among its arguments, so it may be on there (`add_stages`).
@@ -63,10 +54,6 @@ class Pods:
         task.set_display_name(label).set_caching_options(False)
         if self.table:
             placement = self.table.of(step) if waits else bare(self.table.of(step))
-            if retries is not None:
-                pause = min(SHORT_PAUSE_SECONDS, placement.retry_after_seconds)
-                retries = min(retries, placement.retries)
-                placement = replace(placement, retries=retries, retry_after_seconds=pause)
             place(task, placement, step, self.chosen, self.pipeline, label)
         return task
 
@@ -88,14 +75,11 @@ class Pods:
             several[parts] = replace(placement, nodes=self.shards)
             placement = launcher_of(placement)
         place(task, placement, label, self.chosen, self.pipeline, label)
-        nodes = [(step, node_settings(of, step, label)) for step, of in several.items()]
-        if any(settings.accelerator_type for _, settings in nodes):
+        if any(of.accelerator for of in several.values()):
             hand_down(task, (TYPE, COUNT), self.chosen)
-        if nodes and self.first:
-            self.nodes.extend(nodes)
+        if several and self.first:
+            self.nodes.extend((label, step, of) for step, of in several.items())
             self.first.inputs[NODES] = nodes_text(self.nodes)
-        elif nodes:
-            task.set_env_variable(VARIABLE, nodes_text(nodes))
         return task
 
     def _several(self, steps: Iterable[str], shards: int) -> dict[str, Placement]:

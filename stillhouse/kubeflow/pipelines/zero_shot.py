@@ -30,8 +30,8 @@ def build_zero_shot(table: PlacementTable | None = None) -> BaseComponent:
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         values = {name: given[name] for name in kinds}
-        plan = pods.place(check(**values), "check", "plan", retries=1)
+        plan = pods.place(check(**values), "check", "plan")
         measured = measure(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **values)
-        pods.place_steps(measured.after(plan), "zero_shot", ["index"], 1, NAME)
+        pods.place_steps(measured.after(plan), "zero_shot", ["index"], 1)
 
     return make_pipeline(NAME, DESCRIPTION, config_inputs(Config), table, body)

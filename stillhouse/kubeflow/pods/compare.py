@@ -25,8 +25,8 @@ from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.plan import SHARED, Job, Plan, make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors
-from stillhouse.kubeflow.pods.pod_preflight import check_pod
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures
+from stillhouse.kubeflow.pods.process import one_line_errors
 from stillhouse.kubeflow.pods.stage import (
     METRICS,
     PAGE,
@@ -106,7 +106,6 @@ def run_variants(values: Mapping[str, Any]) -> None:
     from stillhouse.experiments.comparison.results import write_comparison
 
     with one_line_errors():
-        check_pod()
         plan, given = read_plan(_folder(values)), given_folders(values)
         refuse_failed_corpus(given.values())
         digests = {name: stage_digest(folder) for name, folder in given.items()}

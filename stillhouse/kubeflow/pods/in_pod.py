@@ -1,4 +1,4 @@
-"""What every task of a Kubeflow run does: errors in one line, and steps on the pod's processes or nodes.
+"""What every task of a Kubeflow run does: a report to Prometheus, and steps on the pod's processes or nodes.
 
 This module does not import kfp.
 """
@@ -13,14 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core import interrupt
 from stillhouse.core.context import say
-from stillhouse.core.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.core.errors import access_errors
 from stillhouse.core.monitoring.watch import Watched, watch_task
-from stillhouse.core.terminal import warn
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.pods.several_processes import execute_together, processes_for
 from stillhouse.kubeflow.trainjob.settings import read_node_settings
-from stillhouse.models.acceleration.threads import prepare_threads
 from stillhouse.pipeline.steps.execute import execute, write_metrics
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.sharding import DIVIDED
@@ -28,31 +26,6 @@ from stillhouse.pipeline.steps.spec import Paths, Report, Step
 
 SHARED_BY_HAND = ("vectors", "counts")
 """Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Ends the process like the command line: bad input with its message and exit code, without a stack trace.
-
-    The same holds for a full disk or a volume at its quota, which the pod's placement can fix. Every pod starts with
-    this, before it imports PyTorch, so its threads are set here too.
-    """
-    prepare_threads()
-    try:
-        with interrupt.ends_soon(), access_errors():
-            yield
-    except KeyboardInterrupt:  # in a run on this machine
-        raise SystemExit(interrupt.exit_code()) from None
-    except (InputError, ValidationFailed, CrashElsewhere) as error:
-        warn(f"stillhouse: {error}")
-        raise SystemExit(error.exit_code) from None
-    except OSError as error:
-        if not is_full_disk(error):
-            raise
-        where = f" ({error.filename})" if error.filename else ""
-        remedy = "raise `scratch` in the placement, or free or enlarge the work volume; outputs are unchanged"
-        warn(f"stillhouse: {error.strerror}{where}; {remedy}")
-        raise SystemExit(CRASH) from None
 
 
 @contextmanager
@@ -87,7 +60,8 @@ def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Wa
 
     `task` is the name of the use if the pod runs several.
     """
-    watched.reported = True  # by this process or a node; not if the pod failed its preflight
+    refuse_lost_gpu()
+    watched.reported = True  # by this process or a node
     watched.report = _computed(step, config, inputs, outputs, task)
     return watched.report
 

@@ -15,9 +15,8 @@ from stillhouse.core.artifacts import MANIFEST, write_whole, write_whole_json
 from stillhouse.core.context import say
 from stillhouse.core.terminal import show
 from stillhouse.core.yaml_file import parse_yaml
-from stillhouse.kubeflow.cluster.waiting import SENTENCE
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, watched_task
-from stillhouse.kubeflow.pods.pod_preflight import check_pod
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
+from stillhouse.kubeflow.pods.process import SENTENCE, one_line_errors
 from stillhouse.kubeflow.pods.stage import (
     METRICS,
     NODES,
@@ -96,7 +95,6 @@ def run_plan(values: Mapping[str, Any]) -> str:
     with watched_task("plan"):
         given = given_folders(values)
         refuse_failed_corpus(given.values())
-        check_pod()
         parameters, recipe = read_asked(Path(values[RECIPE].path))
         [corpus] = (folder / "ingest" / "corpus" for folder in given.values() if (folder / "ingest").is_dir())
         planned = plan_refresh(parameters, recipe, corpus, Path(values[RELEASED].path) / CHAMPION)
@@ -138,7 +136,6 @@ def run_release(values: Mapping[str, Any]) -> None:
     from stillhouse.releases.refresh.on_cluster import release_refresh, write_summary
 
     with watched_task("promote") as watched:
-        check_pod()
         planned = read_planned(Path(values[PLANNED].path))
         parameters, recipe = read_asked(Path(values[RECIPE].path))
         made: dict[str, Path] = {}

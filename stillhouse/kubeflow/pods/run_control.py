@@ -1,7 +1,6 @@
 """The small tasks of a Kubeflow run: the check of its parameters, and the report at its end.
 
-How a run ended follows from the state that its last task receives for all tasks before it, and from the run's workflow
-where that state leaves it open, as after a termination. Two enumerations are in use.
+How a run ended follows from the state that its last task receives for all tasks before it. Two enumerations are in use.
 Kubeflow's backend passes on the state of ML Metadata (`Execution.State`), where a success is `COMPLETE`. kfp's local
 runner and the documentation use the state of Kubeflow's API (`RuntimeState`), where it is `SUCCEEDED`.
 docs/reference/kubeflow-facts.md describes how this was observed.
@@ -16,16 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import write_whole
-from stillhouse.core.context import NAMESPACE, own_namespace, say
+from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
 from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.settings import label, monitoring_settings
 from stillhouse.core.remote.address import redact
 from stillhouse.core.terminal import show
-from stillhouse.kubeflow.cluster.api import Api, Unseen, connect
-from stillhouse.kubeflow.pods.in_pod import watched_task
-from stillhouse.kubeflow.trainjob.run_end import is_terminated
-from stillhouse.pipeline.steps.execute import write_metrics
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
 
 TEXT = "recipe_text"
 """The argument of a run's first task with its recipe, as JSON: the only place in a pipeline that holds it."""
@@ -44,62 +40,34 @@ killed before it could report."""
 FIRST_FAILED = "The last lines of the log of the first failed task in the graph say why."
 LEFT_OPEN = (
     "Kubeflow left the state of the run's tasks at {state}, which does not say whether all succeeded or one failed. "
-    "This happens when a pod was killed before it could report. The graph shows which: it marks failed tasks."
+    "This happens when the run was terminated, and when a pod was killed before it could report. The graph shows which."
 )
 RESUMED = "Training continues from the last checkpoint when the run is started again with the same parameters."
 
 
 def end_run(values: Mapping[str, Any]) -> None:
-    """The last task of a run, which Kubeflow gives the status of the others."""
-    status, metrics = values["status"], values["metrics"]
-    how = (status.state, status.error_message, values["summary"].path, metrics.path)
-    succeeded = report_end(values["pipeline"], values["run"], *how, status.pipeline_job_resource_name)
-    if succeeded is not None:
-        metrics.log_metric("succeeded", succeeded)
+    """The last task of a run, which Kubeflow gives the status of the others.
 
-
-def report_end(
-    pipeline: str, run: str, state: str | None, error: str | None, summary: str, metrics: str, workflow: str = ""
-) -> float | None:
-    """Writes how a run ended as Markdown, prints it and pushes it to Prometheus.
-
-    Returns 1.0 for a success, 0.0 for a run that failed or was canceled, and None if neither `state` nor the run's
-    `workflow`, of this name, says which. In that case no figure is written, and the gateway forgets how the previous
-    run ended.
+    Writes how the run ended as Markdown, prints it and pushes it to Prometheus. If the state does not say it, no figure
+    is written, and the gateway forgets how the previous run ended.
     """
-    state = state or "UNKNOWN"  # Kubeflow omits fields with their default value
+    pipeline, run, status, metrics = values["pipeline"], values["run"], values["status"], values["metrics"]
+    state = status.state or "UNKNOWN"  # Kubeflow omits fields with their default value
     end = ENDS.get(state, UNKNOWN)
-    if end == UNKNOWN and workflow and was_terminated(workflow):
-        end = CANCELED
     lines = [f"## {as_text(pipeline)}: {end}", "", f"Run {as_text(run)}."]
     if end == UNKNOWN:
         lines += ["", LEFT_OPEN.format(state=as_text(state))]
     if end == FAILED:
         lines += ["", FIRST_FAILED]
-        lines += ["", f"> {as_text(redact(error))}"] if error else []
+        lines += ["", f"> {as_text(redact(status.error_message))}"] if status.error_message else []
     if end in (FAILED, CANCELED):
         lines += ["", RESUMED]
-    write_whole(Path(summary), "\n".join(lines) + "\n")
-    succeeded = None if end == UNKNOWN else float(end == SUCCEEDED)
-    write_metrics(Path(metrics), {} if succeeded is None else {"succeeded": succeeded})
+    write_whole(Path(values["summary"].path), "\n".join(lines) + "\n")
+    hand_over_figures(metrics, {} if end == UNKNOWN else {"succeeded": float(end == SUCCEEDED)})
     show(f"[end] {pipeline}, run {run}: {end} ({state})")
     # A run that a user canceled did not fail.
     if end != CANCELED:
-        report_run(None if succeeded is None else bool(succeeded), say)
-    return succeeded
-
-
-def was_terminated(workflow: str) -> bool:
-    """Whether a user terminated the run of this workflow; False, after a line in the log, if it cannot be read."""
-    namespace, unknown = own_namespace(), "not known whether the run was terminated: that needs"
-    try:
-        if not namespace:
-            raise InputError(f"{unknown} {NAMESPACE}, which names the namespace of a pod")
-        found = Api(connect(unknown), namespace).workflow(workflow)
-    except (InputError, Unseen) as error:
-        show(f"[end] {error}")
-        return False
-    return found is not None and is_terminated(found)
+        report_run(None if end == UNKNOWN else end == SUCCEEDED, say)
 
 
 def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:

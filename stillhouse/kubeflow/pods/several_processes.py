@@ -25,25 +25,22 @@ PROCESSES = "STILLHOUSE_PROCESSES"
 
 
 def processes_for(step: Step) -> int:
-    """How many processes work on a step here; 1 for a step that is not parallel."""
+    """How many processes work on a step here; 1 for a step that is not parallel.
+
+    Raises `InputError` for an invalid number in the environment.
+    """
     if not step.parallel or context.world_size() > 1:
         return 1
-    asked = processes_asked()
+    asked = os.environ.get(PROCESSES) or ""
+    if asked and (not asked.isdecimal() or not int(asked)):
+        raise InputError(f"${PROCESSES} is {asked!r}; use a whole number of at least 1")
     if asked:
-        return asked
+        return int(asked)
     if context.device() == "cpu":
         return 1
     import torch
 
     return max(1, torch.cuda.device_count())
-
-
-def processes_asked() -> int:
-    """The number of processes in the environment, or 0 if unset. Raises `InputError` for an invalid number."""
-    asked = os.environ.get(PROCESSES) or ""
-    if asked and (not asked.isdecimal() or not int(asked)):
-        raise InputError(f"${PROCESSES} is {asked!r}; use a whole number of at least 1")
-    return int(asked or 0)
 
 
 def execute_together(

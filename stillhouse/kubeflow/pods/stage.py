@@ -30,8 +30,8 @@ from stillhouse.core.monitoring.settings import TASK
 from stillhouse.core.monitoring.watch import watch_task
 from stillhouse.core.own_files import link_or_copy
 from stillhouse.core.terminal import warn
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors, run_step
-from stillhouse.kubeflow.pods.pod_preflight import check_pod
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures, run_step
+from stillhouse.kubeflow.pods.process import one_line_errors
 from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
 from stillhouse.kubeflow.trainjob.settings import nodes_of
 from stillhouse.pipeline.graph import GATE, graph_of
@@ -129,7 +129,6 @@ class StageInPod:
     def run(self, work: Callable[[StageInPod], None] | None = None) -> str:
         """Runs its steps, or `work`, which may run some of them, and hands over what they wrote."""
         refuse_failed_corpus(self.given.values())
-        check_pod(any(use.step.parallel for use in self.stage.uses))
         nodes = nodes_of_task(self.values, self.stage.name)
         with nodes, activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
             self.root.mkdir(parents=True, exist_ok=True)

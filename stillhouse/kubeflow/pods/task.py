@@ -1,6 +1,6 @@
 """Calls a task's function in its pod, with what Kubeflow hands to the pod.
 
-    python3 -m stillhouse.kubeflow.pods.task stage run_stage corpus --executor_input …
+    python3 -m stillhouse.kubeflow.pods.task PIPELINE TASK stage run_stage corpus --executor_input …
 
 A component of kfp brings its source with it, which Argo would keep some ten times for each task of a run. The functions
 are in the image, so the pods of our pipelines get their names, and kfp's executor does what it does for a component.
@@ -16,6 +16,7 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Any
 
+from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.kubeflow.pods.pipeline_parameters import CHANNEL, EXECUTOR_INPUT
 
 PACKAGE = "stillhouse.kubeflow.pods"
@@ -27,12 +28,15 @@ RETURNED = "Output"
 
 
 def main(words: Sequence[str]) -> None:
-    """Calls the function with the arguments before the executor's input, and a mapping of those in it."""
-    os.environ["_KFP_RUNTIME"] = "true"  # so that kfp imports only what a task needs
+    """Calls the function with the arguments before the executor's input, and a mapping of those in it.
+
+    Before them are the labels of the task's metrics.
+    """
+    pipeline, task, module, function, *known, flag, text = words
+    os.environ |= {PIPELINE: pipeline, TASK: task, "_KFP_RUNTIME": "true"}  # so kfp imports only what a task needs
     from kfp.dsl import Artifact, Input, Output, OutputPath, PipelineTaskFinalStatus
     from kfp.dsl.executor import Executor
 
-    module, function, *known, flag, text = words
     assert flag == EXECUTOR_INPUT, words
     given = json.loads(text)
     read, written = given.get("inputs", {}), given["outputs"]

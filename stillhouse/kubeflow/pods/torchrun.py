@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from stillhouse.core.errors import CRASH, InputError
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.models.acceleration.threads import divide_threads
 
 
@@ -43,4 +44,6 @@ def exit_code(codes: Sequence[int]) -> int:
 
 
 if __name__ == "__main__":
+    with one_line_errors():
+        refuse_lost_gpu()
     sys.exit(torchrun(sys.argv[1:]))

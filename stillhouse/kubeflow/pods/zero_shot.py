@@ -1,23 +1,21 @@
 """The tasks of the Kubeflow pipeline `zero-shot`: a check of the parameters, then all corpora and one page.
 
-It works like `stillhouse zero-shot`: this pod or one of its nodes reads and indexes each corpus and searches it with
-all retrievers. A corpus that fails is shown with its reason, and the others continue.
+It works like `stillhouse zero-shot`: the pod reads and indexes each corpus and searches it with all retrievers. A
+corpus that fails is shown with its reason, and the others continue.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import digest_json, whole_folder, write_whole
-from stillhouse.core.config import build, field_types, from_forms, setting
+from stillhouse.core.config import field_types, from_forms, setting
 from stillhouse.core.context import work_root
 from stillhouse.core.environment import software
 from stillhouse.core.errors import InputError
@@ -26,17 +24,13 @@ from stillhouse.core.remote.address import redact
 from stillhouse.core.setting_kinds import as_flag
 from stillhouse.core.terminal import show
 from stillhouse.experiments.zero_shot.arguments import Settings, zero_shot_arguments
-from stillhouse.experiments.zero_shot.plan import Plan, checked_plan, run_plan, write_results
-from stillhouse.kubeflow.pods.in_pod import hand_over_figures, one_line_errors
-from stillhouse.kubeflow.pods.pod_preflight import check_pod
-from stillhouse.kubeflow.trainjob.parts import Part
-from stillhouse.kubeflow.trainjob.settings import NodeSettings, read_node_settings
+from stillhouse.experiments.zero_shot.plan import checked_plan, run_plan, write_results
+from stillhouse.kubeflow.pods.in_pod import hand_over_figures
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.pipeline.graph import ARTIFACTS
-from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.step_command import flag_of
 
 NAME = "zero-shot"
-"""The name of the pipeline, also used to request the pod's nodes, if it has any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,22 +84,18 @@ def check_corpora(values: Mapping[str, Any]) -> None:
 
 
 def run_zero_shot(values: Mapping[str, Any]) -> None:
-    """Runs the component: measures every corpus, here or on the pod's nodes, and writes figures and page.
+    """Runs the component: measures every corpus, and writes figures and page.
 
     What is done stays on the work volume until the end, so that a task that was killed continues from there.
     """
     with one_line_errors():
-        check_pod()
+        refuse_lost_gpu()
         config = config_of(values)
         arguments = arguments_of(config, config.corpora)
         plan, baseline = checked_plan(arguments)
         arguments.folder = work_root().absolute() / f"{NAME}-{digest_json([asdict(config), software()])[:20]}"
         root = arguments.folder / ARTIFACTS
         with only_process(arguments.folder, wait=show):  # another run may measure the same
-            nodes = read_node_settings(os.environ, NAME, sys.argv)
-            if nodes:
-                run_uses(plan.models, plan.configs, root, show)
-                _by_nodes(config, root, nodes)
             found = run_plan(plan, root, config.max_rejected, show)
             failures = {name: replace(failure, reason=redact(failure.reason)) for name, failure in found.items()}
             with whole_folder(Path(values["zero_shot"].path)) as staging:
@@ -119,27 +109,3 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
             figures = {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
             hand_over_figures(values["metrics"], figures)
             shutil.rmtree(arguments.folder, ignore_errors=True)
-
-
-def _by_nodes(config: Config, root: Path, nodes: NodeSettings) -> None:
-    """Measures the corpora on nodes, each of which measures one at a time. One that fails there is tried here again."""
-    from stillhouse.kubeflow.trainjob.shares import run_parts
-
-    settings = json.dumps(asdict(config))
-    module = "stillhouse.kubeflow.pods.zero_shot"
-    parts = [Part((settings, source, str(root)), module=module) for source in config.corpora]
-    run_parts(NAME, root.parent.name, parts, nodes)
-
-
-def main(argv: Sequence[str]) -> int:
-    """One corpus on a node: the settings as JSON, the corpus, the folder of all artifacts."""
-    settings, source, root = argv
-    with one_line_errors():
-        config = build(Config, json.loads(settings), f"pipeline {NAME}")
-        plan: Plan = checked_plan(arguments_of(config, [source]))[0]
-        run_plan(plan, Path(root), config.max_rejected, show)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -6,29 +6,21 @@ ends the retries. Permanent refusals (a missing permission, an unknown field) ar
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.cluster.api import Api, Unseen
-from stillhouse.kubeflow.cluster.remedies import with_remedy
+from stillhouse.kubeflow.kubernetes_api import Api, Unseen
 from stillhouse.kubeflow.trainjob.manifest import GROUP, NODE, PLURAL, VERSION
 
 POD_LABEL = "jobset.sigs.k8s.io/jobset-name"
 """The label that finds the pods of a job; Trainer gives its JobSet the job's name."""
-LONGEST_PAUSE = 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 ASK_AGAIN = (408, 410, 425, 429)
-BRIEF_TIMEOUT, BRIEF_TRIES = (2, 4), 3
-"""How long a pod that must end keeps trying, over all failed calls: 20 of its 30 seconds."""
 
 Plain = dict[str, Any]
-
-
-class NoAnswer(Exception):
-    """Kubernetes did not answer in the short time available."""
 
 
 class Cluster(Api):
@@ -42,20 +34,18 @@ class Cluster(Api):
         super().__init__(client, namespace)
         self.log, self.sleep = log, sleep
         self._jobs = f"/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{PLURAL}"
-        self._tries_left: int | None = None
-
-    def brief(self) -> Self:
-        """A copy for a pod with only seconds left: slow answers raise `NoAnswer`."""
-        other = copy.copy(self)
-        other.timeout, other._tries_left = BRIEF_TIMEOUT, BRIEF_TRIES
-        return other
 
     def pod(self, name: str) -> Plain:
         return dict(json.loads(self._read(f"{self._here}/pods/{name}")))
 
     def find(self, name: str) -> Plain | None:
         """The job, or None."""
-        return self._get(f"{self._jobs}/{name}")
+        try:
+            return dict(json.loads(self._read(f"{self._jobs}/{name}")))
+        except Unseen as error:
+            if error.status == 404:
+                return None
+            raise
 
     def create(self, job: Plain) -> bool:
         """Create the job, unless a job of this name exists. Return whether it was created."""
@@ -84,41 +74,35 @@ class Cluster(Api):
     def pods_of(self, job: str) -> list[Plain]:
         return self.pods(f"{POD_LABEL}={job}")
 
-    def lines(self, pod: str, since_seconds: int | None) -> list[str]:
-        """The log of a node with a time before each line; empty if it has not started, or is gone."""
-        since = {} if since_seconds is None else {"sinceSeconds": since_seconds}
-        return list(filter(None, self.log_of(pod, NODE, timestamps="true", **since)))
+    def lines(self, pod: str, since: str) -> list[str]:
+        """The log of a node from this time on, each line after its time; empty if it has not started, or is gone."""
+        more = {"sinceTime": since} if since else {}
+        return list(filter(None, self.log_of(pod, NODE, timestamps="true", **more)))
 
     def trouble(self, job: str) -> list[str]:
-        """What the cluster warns of about a job and its pods, each once, with the remedy."""
-        reasons = []
+        """What the cluster warns of about a job and its pods."""
+        found = []
         for event in self.warnings():
             about = event.get("involvedObject", {})
             name = about.get("name", "")
             if name == job or name.startswith(f"{job}-"):
-                words = with_remedy(f"{event.get('reason')}: {event.get('message')}")
-                reasons.append(f"{about.get('kind')} {name}: {words}")
-        return list(dict.fromkeys(reasons))
+                found.append(f"{about.get('kind')} {name}: {event.get('reason')}: {event.get('message')}")
+        return found
 
     def _read(self, path: str, method: str = "GET", body: Plain | None = None, **query: Any) -> str:
-        pause = 0.5
+        pause = FIRST_PAUSE
         while True:
             try:
                 return super()._read(path, method, body, **query)
             except Unseen as error:
-                if error.refused:
+                if error.status in (401, 403):
                     raise InputError(
                         f"Kubernetes refuses this step access: {error.said}. Give the run the account "
                         "`stillhouse-steps`, and its namespace the roles of manifests/components/trainer"
                     ) from None
                 if 0 < error.status < 500 and error.status not in ASK_AGAIN:
                     raise
-                why = error
-            if self._tries_left is not None:
-                self._tries_left -= 1
-                if not self._tries_left:
-                    raise NoAnswer(str(why))
-            if pause == 0.5:
-                self.log(f"{why}; the nodes continue; trying again")
+                if pause == FIRST_PAUSE:
+                    self.log(f"{error}; the nodes continue; trying again")
             self.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -11,7 +11,7 @@ from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifes
 from stillhouse.core.config import build, field_types
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pods.several_processes import step_words
-from stillhouse.kubeflow.trainjob.exchange import put_inputs
+from stillhouse.kubeflow.trainjob.launch import put_inputs
 from stillhouse.kubeflow.trainjob.parts import Part
 from stillhouse.pipeline.steps.execute import open_inputs, refuse_mismatch, work_name
 from stillhouse.pipeline.steps.registry import find_step

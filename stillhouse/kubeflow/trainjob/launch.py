@@ -1,33 +1,41 @@
-"""A step on several nodes, seen from its own pod: inputs out, job, outputs back."""
+"""A step on several nodes, seen from its own pod: inputs out, job, outputs back.
+
+Kubeflow gives artifacts only to the step's own pod. The nodes share one volume with it, the one for unfinished work
+and checkpoints. The pod copies its inputs there before the job, into a folder of the job, and takes the outputs from
+there after it.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from stillhouse.core.context import NAMESPACE, own_namespace, say
+from stillhouse.core.artifacts import digest_json, read_manifest, whole_folder, whole_folders
+from stillhouse.core.context import NAMESPACE, own_namespace, say, work_root
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import ELSEWHERE, doing
-from stillhouse.kubeflow.cluster.api import connect
-from stillhouse.kubeflow.pods.several_processes import step_words
+from stillhouse.core.own_files import link_or_copy
+from stillhouse.kubeflow.kubernetes_api import connect
+from stillhouse.kubeflow.pods.several_processes import step_words, torchrun_words
 from stillhouse.kubeflow.trainjob.cluster import Cluster
-from stillhouse.kubeflow.trainjob.exchange import Exchange, exchange_root, prune
 from stillhouse.kubeflow.trainjob.follow import find_or_start, follow
 from stillhouse.kubeflow.trainjob.manifest import job_name, train_job
 from stillhouse.kubeflow.trainjob.own_pod import describe
-from stillhouse.kubeflow.trainjob.parts import Parts
-from stillhouse.kubeflow.trainjob.run_end import left_for_the_retry
 from stillhouse.kubeflow.trainjob.settings import POD, NodeSettings
-from stillhouse.pipeline.steps.execute import open_inputs, refuse_mismatch, refuse_outputs, work_name
+from stillhouse.pipeline.steps.execute import open_inputs, read_report, refuse_mismatch, refuse_outputs, work_name
+from stillhouse.pipeline.steps.old_work import remove_old_work
 from stillhouse.pipeline.steps.spec import Report, Step
 
-NODE_PROGRAM = ("python3", "-m", "stillhouse.kubeflow.trainjob.node")
-
-
-H = TypeVar("H", Exchange, Parts)
+FOLDER = "trainjobs"
+NODE_PROGRAM = ("python3", "-m", "stillhouse.kubeflow.pods.torchrun")
+"""Trainer sets torchrun's own environment variables (`PET_…`): the number of nodes, the number of this one, and the
+address of the first one."""
 
 
 def execute_on_nodes(
@@ -41,10 +49,9 @@ def execute_on_nodes(
     """Runs a step as a `TrainJob`, in which its processes on all nodes share the work.
 
     A retry of the same task in the same run finds the job that the previous try started, or its results. Raises
-    `InputError` for wrong inputs, before requesting any node, and for what a node refuses; `CrashElsewhere` if a node
-    crashed or was taken away.
+    `InputError` for wrong inputs, before requesting any node, and `CrashElsewhere` if the job failed.
     """
-    if not step.parallel and settings.nodes * settings.processes_per_node > 1:
+    if not step.parallel and settings.placement.nodes * settings.processes > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
     inputs = {name: Path(path) for name, path in inputs.items() if path}
     with doing("verifying the digests of its inputs"):
@@ -52,49 +59,96 @@ def execute_on_nodes(
     refuse_mismatch(step, manifests)
     refuse_outputs(inputs, outputs)
 
-    def command(exchange: Exchange) -> list[str]:
-        flags = step_words(step, config, exchange.put(inputs), exchange.outputs)
-        return [*NODE_PROGRAM, *flags, f"--report={exchange.report}"]
+    def command(folder: Path) -> list[str]:
+        made = {name: folder / "outputs" / name for name in outputs}
+        words = step_words(step, config, put_inputs(folder, inputs), made)
+        return [*NODE_PROGRAM, *torchrun_words([*words, f"--report={folder / 'report.json'}"])]
 
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
-    exchange = run_job(step.name, work, settings, lambda folder: Exchange(folder, step), command, cluster)
+    folder = run_job(step.name, work, settings, command, cluster)
     with doing("collecting the outputs of the nodes"):
-        return exchange.collect(outputs, settings.nodes)
+        refuse_missing(folder, (folder / "report.json").is_file())
+        facts = read_manifest(folder / "outputs" / next(iter(outputs)), verify=False).facts
+        report = read_report(folder / "report.json", facts)
+        with whole_folders(list(outputs.values())) as stagings:
+            for name, staging in zip(outputs, stagings):
+                shutil.copytree(folder / "outputs" / name, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+        shutil.rmtree(folder, ignore_errors=True)
+    where = "a node of its own" if settings.placement.nodes == 1 else f"{settings.placement.nodes} nodes"
+    return replace(report, summary=f"{report.summary}, on {where}")
 
 
 def run_job(
     step: str,
     work: str,
     settings: NodeSettings,
-    exchange_in: Callable[[Path], H],
-    command: Callable[[H], Sequence[str]],
+    command: Callable[[Path], Sequence[str]],
     cluster: Cluster | None = None,
-    beside: Callable[[H], AbstractContextManager[None]] = lambda exchange: nullcontext(),
-) -> H:
-    """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its exchange.
+    beside: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
+) -> Path:
+    """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its folder on the volume.
 
-    `work` names the work and `exchange_in` creates its exchange in a folder of the shared volume. `command` is called
-    when a job may have to be started, and returns what each node runs. The job is followed inside the context
-    `beside`. Raises the errors of `execute_on_nodes`.
+    `work` names the work. `command` returns what each node runs, from the folder. The job is followed inside the
+    context `beside`. Raises the errors of `execute_on_nodes`.
     """
     own, namespace = os.environ.get(POD, ""), own_namespace()
     if not own or not namespace:
         raise InputError(f"only a pod of Kubeflow can start nodes: ${POD} and {NAMESPACE} do not say which pod this is")
     cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
-    log = cluster.log
     pod = describe(cluster.pod(own))
     name = job_name(step, pod.run, settings.task, work)
-    exchange = exchange_in(exchange_root() / name)
-    with left_for_the_retry(cluster, name, pod.owner):
-        for gone in prune(name, lambda other: cluster.find(other) is not None):
-            log(f"removed the folder of {gone}, whose run was deleted")
-        if exchange.done():
-            log(f"TrainJob {name}: it finished in an earlier try of this step")
-        else:
-            with doing("copying the inputs to the nodes"):
-                job = train_job(name, step, command(exchange), settings, pod, os.environ)
-            find_or_start(cluster, job, exchange, log)
-            with doing(ELSEWHERE), beside(exchange):
-                follow(cluster, name, settings.nodes, log)
-    return exchange
+    folder = work_root().absolute() / FOLDER / f"{step}-{digest_json([name])[:20]}"
+    remove_old_work(folder.parent, step, folder.name)
+    with doing("copying the inputs to the nodes"):
+        job = train_job(name, step, command(folder), settings, pod, os.environ)
+    with deleted_with_this_pod(cluster, name):
+        find_or_start(cluster, job)
+        with doing(ELSEWHERE), beside(folder):
+            follow(cluster, name)
+    return folder
+
+
+@contextmanager
+def deleted_with_this_pod(cluster: Cluster, name: str) -> Iterator[None]:
+    """While the block runs, SIGTERM ends this process, and the job `name` with it: its run may be over.
+
+    If only this pod was preempted, its retry starts the job again, which continues from the last checkpoint.
+    """
+
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except SystemExit:
+        if job := cluster.find(name):
+            cluster.delete(job)
+            cluster.log(f"this pod is being terminated: deleted TrainJob {name}")
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
+    """Puts inputs into a job's folder, each completely or not at all: linked on the same volume, else copied.
+
+    It keeps what an earlier try copied.
+    """
+    there = {name: folder / "inputs" / name for name in inputs}
+    for name, source in inputs.items():
+        if not there[name].is_dir():
+            with whole_folder(there[name]) as staging:
+                shutil.copytree(source, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+    return there
+
+
+def refuse_missing(folder: Path, done: bool) -> None:
+    """Raises `InputError` if the nodes succeeded but what they made is not here."""
+    if not done:
+        raise InputError(
+            f"the nodes succeeded but left nothing in {folder}: another volume is mounted there. Give the placement a "
+            "claim that every node can mount (ReadWriteMany), and start another run"
+        )

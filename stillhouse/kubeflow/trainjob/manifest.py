@@ -7,7 +7,8 @@ from typing import Any
 
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.context import WORK_ROOT
-from stillhouse.kubeflow.preflight import REQUIREMENTS, SHARED_MEMORY
+from stillhouse.kubeflow.placement import SHARED_MEMORY, Placement
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL, OwnPod
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 
@@ -40,73 +41,69 @@ def train_job(
     name: str, step: str, command: Sequence[str], settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]
 ) -> Plain:
     """The job that runs `command` on every node. `values` is the environment of the step's process."""
-    requests = {"cpu": settings.cpu, "memory": settings.memory}
-    limits = {"cpu": settings.cpu_limit, "memory": settings.memory_limit}
-    if settings.accelerator_type:
-        # In both: Trainer assumes that a node without requests runs a single process.
-        accelerators = {settings.accelerator_type: str(settings.accelerator_count)}
-        requests, limits = requests | accelerators, limits | accelerators
+    placement = settings.placement
+    gpu = placement.accelerator
+    # In requests too: Trainer assumes that a node without them runs a single process.
+    accelerators = {gpu.type: str(gpu.count)} if gpu else {}
+    resources = {"requests": placement.requests | accelerators, "limits": placement.limits | accelerators}
     metadata = {
         "name": name,
         "labels": {"app.kubernetes.io/part-of": "stillhouse", TASK_LABEL: step, RUN_LABEL: pod.run}
-        | dict(settings.labels),
+        | placement.queue_labels,
         "ownerReferences": [pod.owner],
     }
-    runtime = RUNTIME_GPU if settings.accelerator_type else RUNTIME_CPU
+    runtime, timeout = RUNTIME_GPU if gpu else RUNTIME_CPU, round(placement.timeout_hours * 3600)
+    variables = [{"name": RENDEZVOUS, "value": f"timeout={timeout}"}]
+    variables += [{"name": HAS_GPU, "value": "1"}] if gpu else []
     spec = {
         "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": runtime},
         "trainer": {
             "image": pod.image,
             "command": list(command),
-            "numNodes": settings.nodes,
-            "numProcPerNode": settings.processes_per_node,
-            "resourcesPerNode": {"requests": requests, "limits": limits},
-            "env": _environment(settings, pod, values),
+            "numNodes": placement.nodes,
+            "numProcPerNode": settings.processes,
+            "resourcesPerNode": resources,
+            "env": variables + pod.variables(placement.variables, values),
         },
-        "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": _patch(step, settings, pod, values)}],
-        "activeDeadlineSeconds": settings.timeout_seconds,
+        "runtimePatches": [{"manager": MANAGER, "trainingRuntimeSpec": _patch(step, placement, pod, values)}],
+        "activeDeadlineSeconds": timeout,
     }
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainJob", "metadata": metadata, "spec": spec}
 
 
-def _environment(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> list[Plain]:
-    own = [{"name": RENDEZVOUS, "value": f"timeout={settings.timeout_seconds}"}]
-    if settings.preflight:
-        own.append({"name": REQUIREMENTS, "value": settings.preflight})
-    return own + pod.variables(settings.variables, values)
-
-
-def _patch(step: str, settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> Plain:
+def _patch(step: str, placement: Placement, pod: OwnPod, values: Mapping[str, str]) -> Plain:
     """The part of the runtime's pod that depends on the placement or the run."""
-    volumes, mounts = _volumes(settings, pod, values)
+    volumes, mounts = _volumes(placement, pod, values)
     spec: Plain = {
-        "securityContext": {"runAsUser": settings.user, "runAsGroup": settings.group, "fsGroup": settings.group},
+        "securityContext": {"runAsUser": placement.user, "runAsGroup": placement.group, "fsGroup": placement.group},
         "volumes": volumes,
         "containers": [{"name": NODE, "volumeMounts": mounts}],
     }
-    if settings.node_selector:
-        spec["nodeSelector"] = dict(settings.node_selector)
-    if settings.tolerations:
-        spec["tolerations"] = [dict(one) for one in settings.tolerations]
+    if placement.node_selector:
+        spec["nodeSelector"] = dict(placement.node_selector)
+    if placement.tolerations:
+        spec["tolerations"] = [one.plain for one in placement.tolerations]
     if pod.pull_secrets:
         spec["imagePullSecrets"] = [dict(one) for one in pod.pull_secrets]
-    metadata = {"labels": {TASK_LABEL: step}, "annotations": dict(settings.annotations)}
+    metadata = {"labels": {TASK_LABEL: step}, "annotations": placement.pod_annotations}
     template: Plain = {"spec": spec, "metadata": metadata}
     jobs = [{"name": NODE, "template": {"spec": {"template": template}}}]
     return {"template": {"spec": {"replicatedJobs": jobs}}}
 
 
-def _volumes(settings: NodeSettings, pod: OwnPod, values: Mapping[str, str]) -> tuple[list[Plain], list[Plain]]:
+def _volumes(placement: Placement, pod: OwnPod, values: Mapping[str, str]) -> tuple[list[Plain], list[Plain]]:
     """Scratch, shared memory, and the volumes that the step's pod has at the named paths.
 
     A volume that the runtime also has keeps the runtime's name, so that it replaces it.
     """
-    volumes: list[Plain] = [{"name": "scratch", "emptyDir": {"sizeLimit": settings.scratch}}]
-    mounts = [{"name": "scratch", "mountPath": settings.scratch_path}]
-    if settings.shared_memory:
-        volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": settings.shared_memory}})
-        mounts.append({"name": "shared-memory", "mountPath": str(SHARED_MEMORY)})
-    for number, path in enumerate(settings.paths):
+    volumes: list[Plain] = [{"name": "scratch", "emptyDir": {"sizeLimit": placement.scratch}}]
+    mounts = [{"name": "scratch", "mountPath": placement.scratch_path}]
+    if placement.shared_memory:
+        volumes.append(
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": placement.shared_memory}}
+        )
+        mounts.append({"name": "shared-memory", "mountPath": SHARED_MEMORY})
+    for number, path in enumerate(placement.paths):
         if path in pod.volumes:
             name = WORK_VOLUME if path == values.get(WORK_ROOT) else f"volume-{number}"
             volumes.append({"name": name} | pod.volumes[path])

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stillhouse.core.errors import InputError
-
 CONTAINER = "main"
 """The container of a Kubeflow task that runs the step."""
 RUN_LABEL = "pipeline/runid"
@@ -46,11 +44,9 @@ class OwnPod:
 
 
 def describe(pod: Plain) -> OwnPod:
-    """Reads a pod. Raises `InputError` if it has no container of a Kubeflow task."""
+    """Reads a pod."""
     metadata, spec = pod["metadata"], pod["spec"]
-    container = next((one for one in spec["containers"] if one["name"] == CONTAINER), None)
-    if container is None:
-        raise InputError(f"pod {metadata['name']} has no container {CONTAINER!r}; only a Kubeflow task can start nodes")
+    container = next(one for one in spec["containers"] if one["name"] == CONTAINER)
     kinds = {
         one["name"]: {key: value for key, value in one.items() if key != "name"} for one in spec.get("volumes", [])
     }

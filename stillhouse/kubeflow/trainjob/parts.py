@@ -1,7 +1,10 @@
 """Work that is divided into parts: commands that nodes take in turn, one node per part.
 
-The nodes of a `TrainJob` know their number, like the pods of an indexed Job. A finished part is marked on the shared
-volume, so that a restarted job only does the others.
+    python3 -m stillhouse.kubeflow.trainjob.parts FOLDER [OWN]
+
+does those of this node, one after the other. Trainer sets torchrun's own environment variables (`PET_…`): the number of
+nodes and the number of this one. The first OWN parts, none by default, belong to the pod that started the job. A
+finished part is marked on the shared volume, so that a restarted job only does the others.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from pathlib import Path
 from types import FrameType
 
 from stillhouse.core.artifacts import write_whole_json
-from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.pods.several_processes import torchrun_words
 
 FILE = "parts.json"
-PROGRAM = ("python3", "-m", "stillhouse.kubeflow.trainjob.part")
+PROGRAM = ("python3", "-m", "stillhouse.kubeflow.trainjob.parts")
 NODE, NODES, PROCESSES = "PET_NODE_RANK", "PET_NNODES", "PET_NPROC_PER_NODE"
 
 
@@ -34,64 +37,36 @@ class Part:
     module: str = "stillhouse.cli"
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The folder of one job whose nodes share parts; the first `own` belong to the pod that follows the job."""
-
-    folder: Path
-    own: int = 0
-
-    @property
-    def file(self) -> Path:
-        return self.folder / FILE
-
-    def write(self, parts: Iterable[Part]) -> None:
-        """Writes the list of parts for the nodes."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole_json(self.file, [asdict(part) for part in parts])
-
-    def read(self) -> list[Part]:
-        content = json.loads(self.file.read_text(encoding="utf-8"))
-        return [Part(tuple(entry.pop("words")), **entry) for entry in content]
-
-    @property
-    def count(self) -> int:
-        return len(self.read())
-
-    @property
-    def of_nodes(self) -> range:
-        """The numbers of the nodes' parts."""
-        return range(self.own + 1, self.count + 1)
-
-    def mark(self, number: int) -> Path:
-        """The file that marks a part as done; numbers start at 1."""
-        return self.folder / f"part-{number:04}.done"
-
-    def done(self) -> bool:
-        """Whether every part is done."""
-        return self.file.is_file() and all(self.mark(number).is_file() for number in range(1, self.count + 1))
-
-    def clear(self) -> None:
-        """Keeps the finished parts, which are not repeated."""
-
-    def refuse_missing(self) -> None:
-        """Raises `InputError` if the nodes succeeded but their parts are not here."""
-        if not self.done():
-            raise InputError(
-                f"the nodes succeeded but left nothing in {self.folder}: another volume is mounted there. Give the "
-                "placement a claim that every node can mount (ReadWriteMany), and start another run"
-            )
+def write_parts(folder: Path, parts: Iterable[Part]) -> None:
+    """Writes the list of parts for the nodes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole_json(folder / FILE, [asdict(part) for part in parts])
 
 
-def do_parts(parts: Parts, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:
-    """Does the unfinished `parts` with these numbers. Returns 0, or the exit code of the first that fails."""
-    every = parts.read()
+def read_parts(folder: Path) -> list[Part]:
+    content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    return [Part(tuple(entry.pop("words")), **entry) for entry in content]
+
+
+def mark(folder: Path, number: int) -> Path:
+    """The file that marks a part as done; numbers start at 1."""
+    return folder / f"part-{number:04}.done"
+
+
+def all_done(folder: Path) -> bool:
+    """Whether every part is done."""
+    return (folder / FILE).is_file() and all(mark(folder, n + 1).is_file() for n in range(len(read_parts(folder))))
+
+
+def do_parts(folder: Path, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:
+    """Does the unfinished parts with these numbers. Returns 0, or the exit code of the first that fails."""
+    every = read_parts(folder)
     for number in numbers:
-        if not parts.mark(number).is_file():
+        if not mark(folder, number).is_file():
             code = _run(command(every[number - 1], processes), environment)
             if code:
                 return code
-            parts.mark(number).touch()
+            mark(folder, number).touch()
     return 0
 
 
@@ -118,3 +93,17 @@ def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return code if code >= 0 else 128 - code
+
+
+def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> int:
+    """Does this node's parts and returns the exit code of the first that failed, or 0."""
+    folder, own = Path(argv[0]), int(argv[1]) if argv[1:] else 0
+    with one_line_errors():
+        refuse_lost_gpu()
+    node, nodes = int(environment.get(NODE, "0")), int(environment.get(NODES, "1"))
+    numbers = range(own + 1, len(read_parts(folder)) + 1)[node::nodes]
+    return do_parts(folder, numbers, int(environment.get(PROCESSES, "1")), environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The settings of the nodes that pods start for their steps: one JSON text, from `pipelines/several_nodes.py`.
+"""The settings of the nodes that pods start for their steps: one JSON text, from the placements of the steps.
 
 The run's first task writes it beside the recipe, where every task finds its own part: Argo stores what a task's pod is
 given some seven times, but an artifact's content never.
@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from stillhouse.core.errors import InputError
+from stillhouse.core.config import read_as
+from stillhouse.kubeflow.placement import Accelerator, Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import TYPE, accelerator_count, pipeline_parameters
-from stillhouse.kubeflow.preflight import with_gpus
+from stillhouse.kubeflow.pods.several_processes import PROCESSES
+from stillhouse.pipeline.steps.registry import steps
 
 NODES = "STILLHOUSE_NODES"
-"""Environment variable that asks for several nodes: `NodeSettings` by task and step, as JSON."""
+"""Environment variable that asks for several nodes: the placement of each by task and step, as JSON."""
 OWN = 1
 """How many shards of a corpus the pod does itself, in addition to its nodes."""
 ALL = "*"
@@ -28,52 +30,27 @@ POD = "KFP_POD_NAME"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """The nodes of a step. Sizes use the notation of Kubernetes; `task` is the step's name in its pipeline.
+    """The nodes of a step. `task` is the name of its task in the pipeline; `parallel`: several processes may run it."""
 
-    `variables` and `paths` name what each node takes over from the step's own pod: environment variables and volume
-    paths. `preflight` has the requirements that a node checks before it starts.
-    """
-
-    nodes: int
     task: str
-    cpu: str
-    cpu_limit: str
-    memory: str
-    memory_limit: str
-    shared_memory: str = ""
-    scratch: str = "10Gi"
-    scratch_path: str = "/scratch"
-    accelerator_type: str = ""
-    """Empty if nodes have none."""
-    accelerator_count: int = 0
-    processes: int = 0
-    """Per node; 0 = one per accelerator, or one."""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Mapping[str, str], ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """The job's labels: its queue and priority."""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of each node's pod."""
-    user: int = 10001
-    group: int = 10001
-    timeout_seconds: int = 86400
-    variables: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
-    preflight: str = ""
+    placement: Placement
+    parallel: bool = True
 
     @property
-    def processes_per_node(self) -> int:
-        return self.processes or self.accelerator_count or 1
+    def processes(self) -> int:
+        """Per node: one per accelerator, or one, unless the placement's environment names another number."""
+        given = int(self.placement.environment.get(PROCESSES) or 0) if self.parallel else 1
+        return given or (self.placement.accelerator.count if self.placement.accelerator else 1)
 
 
-def nodes_text(settings: Iterable[tuple[str, NodeSettings]]) -> str:
-    """The node settings of steps, each given with its step, as JSON. Only what differs from most is in a step's own."""
-    plain = {f"{of.task}/{step}": asdict(of) for step, of in settings}
-    known = {one.name: one.default for one in fields(NodeSettings) if one.name != "task"}
+def nodes_text(placements: Iterable[tuple[str, str, Placement]]) -> str:
+    """The placements of nodes as JSON, each given with its task and step. A step's own has what differs from most."""
+    known = asdict(Placement())
+    plain = {f"{task}/{step}": asdict(placement) for task, step, placement in placements}
     columns = {name: [of[name] for of in plain.values()] for name in known}
     common = {name: max(values, key=values.count) for name, values in columns.items()}
     parts = {key: {name: of[name] for name in known if of[name] != common[name]} for key, of in plain.items()}
-    shared = {name: value for name, value in common.items() if value not in (known[name], {}, ())}
+    shared = {name: value for name, value in common.items() if value != known[name]}
     return json.dumps({ALL: shared} | parts, sort_keys=True, separators=(",", ":"))
 
 
@@ -88,32 +65,14 @@ def read_node_settings(
     environment: Mapping[str, str], step: str, command_line: Sequence[str] = ()
 ) -> NodeSettings | None:
     """The environment's node settings for a step, with the run's accelerator; None for a single node."""
-    text = environment.get(NODES)
-    if not text:
+    content: dict[str, Any] = json.loads(environment.get(NODES) or "{}")
+    key = next((key for key in content if key.endswith(f"/{step}")), "")
+    if not key:
         return None
-    try:
-        content = json.loads(text)
-        key = next((key for key in content if key.endswith(f"/{step}")), "")
-        if not key:
-            return None
-        values = content[ALL] | content[key]
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        settings = NodeSettings(task=key.partition("/")[0], **(values | lists))
-    except (ValueError, TypeError, AttributeError, KeyError):
-        raise InputError(
-            f"${NODES} is {text[:200]!r}; compile the pipeline again with this version of Stillhouse"
-        ) from None
-    return with_chosen(settings, pipeline_parameters(command_line))
-
-
-def with_chosen(settings: NodeSettings, chosen: dict[str, Any]) -> NodeSettings:
-    """The settings with the accelerator from the run's parameters, which a node checks for before it starts.
-
-    Nodes without accelerators stay that way.
-    """
-    if not settings.accelerator_type:
-        return settings
-    count = accelerator_count(chosen, settings.accelerator_count)
-    kind = str(chosen.get(TYPE, settings.accelerator_type))
-    preflight = with_gpus(settings.preflight, count) if settings.preflight else ""
-    return replace(settings, accelerator_type=kind, accelerator_count=count, preflight=preflight)
+    placement = read_as(Placement, content[ALL] | content[key], f"${NODES}: {key}")
+    if gpu := placement.accelerator:
+        chosen = pipeline_parameters(command_line)
+        chosen_gpu = Accelerator(type=str(chosen.get(TYPE, gpu.type)), count=accelerator_count(chosen, gpu.count))
+        placement = replace(placement, accelerator=chosen_gpu)
+    known = steps().get(step)
+    return NodeSettings(task=key.partition("/")[0], placement=placement, parallel=known is None or known.parallel)

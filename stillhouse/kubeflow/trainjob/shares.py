@@ -16,11 +16,10 @@ from typing import Any
 
 from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.kubeflow.pods.several_processes import processes_for
-from stillhouse.kubeflow.preflight import REQUIREMENTS
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.division import Division
-from stillhouse.kubeflow.trainjob.launch import run_job
-from stillhouse.kubeflow.trainjob.parts import NODE, NODES, PROCESSES, PROGRAM, Part, Parts
+from stillhouse.kubeflow.trainjob.launch import refuse_missing, run_job
+from stillhouse.kubeflow.trainjob.parts import NODE, NODES, PROCESSES, PROGRAM, Part, all_done, read_parts, write_parts
 from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings
 from stillhouse.pipeline.steps.spec import Step
 
@@ -34,24 +33,19 @@ def shared_work(
     There is one shard per node and one for the pod. The copied inputs are removed after the block. Raises the errors
     of `execute_on_nodes`.
     """
-    division = Division(step, config, inputs, OWN + settings.nodes)
+    division = Division(step, config, inputs, OWN + settings.placement.nodes)
 
-    def command(parts: Parts) -> list[str]:
-        parts.write(division.parts(parts.folder))
-        return [*PROGRAM, str(parts.folder), str(OWN)]
+    def command(folder: Path) -> list[str]:
+        write_parts(folder, division.parts(folder))
+        return [*PROGRAM, str(folder), str(OWN)]
 
-    parts = run_job(
-        division.part.name,
-        division.name,
-        settings,
-        lambda folder: Parts(folder, OWN),
-        command,
-        cluster,
-        lambda shared: _own_parts(shared, processes_for(division.part)),
+    processes = processes_for(division.part)
+    folder = run_job(
+        division.part.name, division.name, settings, command, cluster, lambda folder: _own_parts(folder, processes)
     )
-    parts.refuse_missing()
-    yield division.together(parts.folder)
-    shutil.rmtree(parts.folder / "inputs", ignore_errors=True)
+    refuse_missing(folder, all_done(folder))
+    yield division.together(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_parts(
@@ -59,24 +53,24 @@ def run_parts(
 ) -> None:
     """Does `parts` on nodes, with outputs on the shared volume. Raises the errors of `execute_on_nodes`."""
 
-    def command(shared: Parts) -> list[str]:
-        shared.write(parts)
-        return [*PROGRAM, str(shared.folder)]
+    def command(folder: Path) -> list[str]:
+        write_parts(folder, parts)
+        return [*PROGRAM, str(folder)]
 
-    run_job(name, work, settings, Parts, command, cluster).refuse_missing()
+    folder = run_job(name, work, settings, command, cluster)
+    refuse_missing(folder, all_done(folder))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
+def _own_parts(folder: Path, processes: int) -> Iterator[None]:
     """Does the pod's own parts in a process while the block follows the nodes; ends that process if the block fails.
 
     Raises the errors of `shared_work` once the nodes are done.
     """
-    # The pod has passed its preflight.
-    environment = {name: value for name, value in os.environ.items() if name != REQUIREMENTS}
     process = subprocess.Popen(
-        [sys.executable, *PROGRAM[1:], str(parts.folder)],
-        env=environment | {NODE: "0", NODES: str(parts.count), PROCESSES: str(processes)},
+        [sys.executable, *PROGRAM[1:], str(folder)],
+        env=os.environ | {NODE: "0", NODES: str(len(read_parts(folder))), PROCESSES: str(processes)},
     )
     try:
         yield
@@ -85,10 +79,6 @@ def _own_parts(parts: Parts, processes: int) -> Iterator[None]:
         process.terminate()
         process.wait()
         raise
-    _refuse_failure(code, "the task's own pod")
-
-
-def _refuse_failure(code: int, where: str) -> None:
     if code:
         failure = InputError if code == InputError.exit_code else CrashElsewhere
-        raise failure(f"a shard failed on {where} (exit code {code}); its own lines above say why")
+        raise failure(f"a shard failed on the task's own pod (exit code {code}); its own lines above say why")

@@ -79,7 +79,7 @@ def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
     if done.returncode != 0:
         raise InputError(
             f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, does the branch exist, and "
-            "may this machine read it (key, token; in a pod, the secret that the parameter git_secret names)?"
+            "may this machine read it (key, token; in a pod, the secret that git_secret names)?"
         )
     (partial / MARK).touch()
     try:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pipelines.schedules.apply import apply
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule
 
 
@@ -52,7 +53,7 @@ class Memory:
         self, pipeline: str, version: str, name: str, parameters: Mapping[str, Parameter], service_account: str
     ) -> str:
         number = next(self._ids)
-        self.started[number] = SimpleNamespace(run_id=number, display_name=name, state=None, state_history=None)
+        self.started[number] = SimpleNamespace(run_id=number, display_name=name, state=None)
         self.parameters[number] = parameters
         return number
 
@@ -68,5 +69,6 @@ def schedule(name: str = "nightly", **changes: Any) -> Schedule:
     return Schedule(**{"name": name, "pipeline": "refresh", "cron": "0 0 3 * * *"} | changes)
 
 
-def actions(changes: list[Any]) -> list[str]:
-    return [change.action for change in changes]
+def actions(schedules: list[Schedule], cluster: Any, **more: bool) -> list[str]:
+    """Apply schedules to a cluster, and return what changed there."""
+    return [action for action, _ in apply(schedules, cluster, **more)]

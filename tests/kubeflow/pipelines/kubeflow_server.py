@@ -125,14 +125,6 @@ class Api:
             self.keep("uploaded", query.get("namespace", ""), query["name"])
         return {"pipeline_id": "uploaded", "pipeline_version_id": "uploaded version"}
 
-    def terminate(self, path: str) -> dict[str, Any]:
-        """Terminates a run if its record says that it is running."""
-        run = path.rpartition("/")[2].partition(":")[0]
-        if self.states[min(self.asked, len(self.states) - 1)]["state"] not in ("PENDING", "RUNNING", "PAUSED"):
-            raise Refusal(400, 3, f"Invalid input error: Failed to terminate a run {run}. Row not found")
-        self.logged.append(f"terminate {run}")
-        return {}
-
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if not self.may_create:
             denied = DENIED.format(namespace="stillhouse", kind="runs")
@@ -164,8 +156,6 @@ def serve(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Api]:
             return known.change(asked.path, asked.query)
         if "/upload" in asked.path:
             return known.upload(asked.path, asked.query)
-        if asked.path.endswith(":terminate"):
-            return known.terminate(asked.path)
         return known.change(asked.path, {}) if ":" in asked.path else known.post(asked.path, asked.content)
 
     monkeypatch.setenv("HOME", str(home))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
-from stillhouse.kubeflow.preflight import REQUIREMENTS
 
 DIGEST = "sha256:" + "1" * 64
 OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
@@ -51,19 +49,6 @@ def tasks(compiled: Compiled) -> Iterator[Task]:
                 inputs = {name.removeprefix("pipelinechannel--") for name in task["inputs"].get("parameters", {})}
                 container = compiled.spec["deploymentSpec"]["executors"][label]["container"]
                 yield Task(task["taskInfo"]["name"], inputs, container, pods.get(label, {}))
-
-
-@pytest.fixture(scope="module", params=["train", "refresh", "compare-objectives"])
-def on_gpus(request: pytest.FixtureRequest) -> list[Task]:
-    return list(tasks(compile_small(Request(request.param, "simlm").build(find_table("gpu")))))
-
-
-def test_every_pod_that_checks_gpus_gets_the_run_s_accelerator_count(on_gpus: list[Task]) -> None:
-    looking = [task for task in on_gpus if json.loads(task.variables.get(REQUIREMENTS, "{}")).get("gpus")]
-    assert looking and all("accelerator_count" in task.inputs for task in looking)
-    assert {task.name for task in looking} == {
-        task.name for task in on_gpus if "accelerator" in task.container["resources"]
-    }
 
 
 KEYS = {

@@ -180,23 +180,6 @@ def test_the_backoff_limit_allows_every_retry_its_full_timeout(name: str) -> Non
     assert retried
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_checks_refuse_without_long_retries(name: str) -> None:
-    """Another try would be refused again, after another pod and a pause."""
-    spec = version(name)["spec"]["pipelineSpec"]
-    # Tasks that use the network are tried once more. The `plan` of a refresh does the work of a step.
-    asking = {"zero-shot": {"plan": 1}, "refresh": {"check_parameters": 1}}
-    expected = asking.get(spec["pipelineInfo"]["name"], {"check": 0})
-    found = {}
-    for group in (spec["root"], *spec["components"].values()):
-        for task in group.get("dag", {}).get("tasks", {}).values():
-            policy = task.get("retryPolicy", {})
-            if task["taskInfo"]["name"] in expected:
-                found[task["taskInfo"]["name"]] = policy.get("maxRetryCount", 0)
-                assert not policy or int(policy["backoffDuration"].removesuffix("s")) <= 10
-    assert found == expected
-
-
 BAD = {
     "unknown": ("train", {"sorce": "mine"}, "did you mean 'source'"),
     "type": ("zero-shot", {"depth": "ten"}, "--parameter depth must be a whole number"),

@@ -2,7 +2,6 @@
 """Placements: what is refused, what tables contain, and the result in the compiled pipeline."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,11 @@ import yaml
 from kfp import compiler, dsl
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.pipelines.place import place, seconds_of_all_tries
-from stillhouse.kubeflow.pipelines.placement import Accelerator, Claim, Placement, Secret, refuse_image
+from stillhouse.kubeflow.pipelines.place import place
 from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
 from stillhouse.kubeflow.pipelines.stage_component import written
+from stillhouse.kubeflow.placement import Accelerator, Claim, Placement, Secret, refuse_image
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.pipeline.steps.registry import steps
 
 DIGEST = "sha256:" + "0" * 64
@@ -30,15 +30,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "retries": ({"retries": 11}, "0 to 10"),
     "timeout": ({"timeout_hours": 0}, "above 0"),
     "root": ({"user": 0}, "superuser"),
-    "no preflight": ({"accelerator": Accelerator()}, "preflight: true"),
     "two at one path": (
-        {"claims": (Claim(parameter="work_claim", name="work", path="/scratch"),)},
+        {"claims": (Claim(role="work_claim", name="work", path="/scratch"),)},
         "two volumes at /scratch",
     ),
 }
 WRONG_PARTS: dict[str, tuple[type, dict[str, Any], str]] = {
     "none of it": (Accelerator, {"count": 0}, "leave out the accelerator"),
-    "both": (Secret, {"parameter": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
+    "both": (Secret, {"role": "data_secret", "name": "s", "keys": {"a": "A"}, "path": "/s"}, "either keys"),
 }
 
 
@@ -71,12 +70,12 @@ BAD_TABLES = {
     "setting": ("kinds: {default: {memry: 1Gi}}", "did you mean 'memory'"),
     "type": ("kinds: {default: {cpu: 2}}", r"kinds: default: cpu must be text, not 2; put it in quotes"),
     "nested": ("kinds: {default: {accelerator: {kind: a}}}", "accelerator: unknown setting 'kind'"),
-    "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks parameter"),
+    "missing": ("kinds: {default: {claims: [{name: a, path: /a}]}}", r"claims\[0\] lacks role"),
     "range": ("kinds: {default: {retries: 99}}", "kinds: default: 99 retries"),
     "shards": ("kinds: {default: {}}\nshards: 0", "from 1 to 99"),
     "two defaults": (
-        "kinds: {default: {claims: [&a {parameter: work_claim, name: a, path: /a}]}, b: {claims: [{<<: *a, name: b}]}}",
-        "'a' in one kind and 'b' in another",
+        "kinds: {default: {accelerator: {type: a/a}}, b: {accelerator: {type: b/b}}}",
+        "another the Accelerator.*b/b",
     ),
 }
 
@@ -111,15 +110,11 @@ def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], d
         image: str = "i",
         accelerator_type: str = "t",
         accelerator_count: str = "1",
-        work_claim: str = "c",
-        data_secret: str = "s",
     ):
         given = {
             "image": image,
             "accelerator_type": accelerator_type,
             "accelerator_count": accelerator_count,
-            "work_claim": work_claim,
-            "data_secret": data_secret,
         }
         with dsl.ExitHandler(end()), dsl.ParallelFor(["a", "b"]) as item:
             place(work(text=item), placement, "the-work", given)
@@ -150,17 +145,15 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     }
     assert container["resources"]["resourceMemoryLimit"] == "96Gi"
     asked = {entry["name"]: entry["value"] for entry in container["env"]}
-    assert json.loads(asked["STILLHOUSE_PREFLIGHT"]) == {"gpus": 1, "shared_memory_gib": 16.0, "free_gib": 20.0}
+    assert asked[HAS_GPU] == "1"
     mounts = {mount["mountPath"]: mount for mount in pod["emptyDirMounts"]}
     assert mounts["/dev/shm"]["medium"] == "Memory" and mounts["/dev/shm"]["sizeLimit"] == "16Gi"
     assert mounts["/scratch"]["sizeLimit"] == "100Gi" and "medium" not in mounts["/scratch"]
     [claim] = pod["pvcMount"]
     assert claim["mountPath"] == "/volume"
-    assert claim["pvcNameParameter"] == {"componentInputParameter": "pipelinechannel--work_claim"}
+    assert claim["pvcNameParameter"] == {"runtimeValue": {"constant": "stillhouse-shared"}}
     [secret] = pod["secretAsEnv"]
-    assert secret["optional"] and secret["secretNameParameter"] == {
-        "componentInputParameter": "pipelinechannel--data_secret"
-    }
+    assert secret["optional"] and secret["secretNameParameter"] == {"runtimeValue": {"constant": "stillhouse-data"}}
     assert pod["podMetadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "stillhouse", "stillhouse.io/task": "the-work"}
     assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert pod["securityContext"] == {"runAsUser": "10001", "runAsGroup": "10001", "runAsNonRoot": True}
@@ -168,12 +161,3 @@ def test_everything_of_a_placement_reaches_the_pod(tmp_path: Path) -> None:
     run = {one["name"]: one["fieldPath"] for one in pod["fieldPathAsEnv"]}
     assert run == {"STILLHOUSE_RUN": "metadata.labels['pipeline/runid']"}
     assert pod["podMetadata"]["annotations"] == {"prometheus.io/scrape": "true", "prometheus.io/port": "9464"}
-
-
-def test_waiting_time_does_not_count_against_retries() -> None:
-    """Besides two tries of an hour and a pause of a minute, a pod may wait for a month: queues hold pods for weeks."""
-    placement = Placement(retries=1, timeout_hours=1, retry_after_seconds=60)
-    assert seconds_of_all_tries(placement) - 2 * 3600 - 60 == 30 * 24 * 3600
-    assert seconds_of_all_tries(Placement(retries=3, retry_after_seconds=60, timeout_hours=0.5)) == (
-        4 * 1800 + 60 + 120 + 240 + 30 * 24 * 3600
-    )

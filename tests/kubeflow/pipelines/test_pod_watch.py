@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kubeflow_server import IMAGE, RUN, Api
 from kubeflow_server import serve as serve_kubeflow
-from kubernetes_server import HERE, KUEUE, NAMESPACE, WORKFLOWS, Kubernetes, serve, write_kubeconfig
+from kubernetes_server import HERE, NAMESPACE, Kubernetes, serve, write_kubeconfig
 
 from stillhouse import cli
 
@@ -17,7 +17,6 @@ Plain = dict[str, Any]
 RUNNING: Plain = {"state": "RUNNING", "run_details": {"task_details": []}}
 ENDED: Plain = {"state": "FAILED", "run_details": {"task_details": []}}
 NO_GPU = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No victims."
-QUOTA = 'pods "t-1" is forbidden: exceeded quota: stillhouse, requested: pods=1, used: pods=50, limited: pods=50'
 
 
 def pod(name: str, task: str, run: str = RUN, **status: Any) -> Plain:
@@ -33,14 +32,6 @@ def unschedulable(name: str, task: str, words: str = NO_GPU, run: str = RUN) -> 
     return pod(name, task, run, conditions=[condition])
 
 
-def waiting(name: str, task: str, reason: str, words: str = "") -> Plain:
-    """Return a pod whose container `main` waits; it stays Pending although Argo's container `wait` runs."""
-    states = {"main": {"waiting": {"reason": reason, "message": words}}, "wait": {"running": {}}}
-    return pod(
-        name, task, containerStatuses=[{"name": n, "image": IMAGE, "state": state} for n, state in states.items()]
-    )
-
-
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "config"))
@@ -52,10 +43,10 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def kubernetes(api: Api, tmp_path: Path) -> Iterator[Kubernetes]:
-    """Start a cluster with Argo but without Kueue, and write its kubeconfig."""
+    """Start a cluster, and write its kubeconfig."""
     with serve() as known:
         write_kubeconfig(tmp_path / "config", known.host)
-        known.objects = {f"{HERE}/pods": [], f"{HERE}/events": [], WORKFLOWS: []}
+        known.objects = {f"{HERE}/pods": [], f"{HERE}/events": []}
         yield known
 
 
@@ -73,52 +64,24 @@ def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return lines[begun + 1 : -1]
 
 
-def test_why_pods_wait_is_reported_once_for_all_of_them(
+def test_what_kubernetes_says_is_shown_once_for_all_pods(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every look at the cluster finds the same waiting pods, but each reason is printed only once."""
+    """Every look at the cluster finds the same waiting pods. The events of pods that run, or of other runs, are not
+    shown."""
     kubernetes.objects[f"{HERE}/pods"] = [
         unschedulable("p1", "encode"),
         unschedulable("p2", "encode"),
         unschedulable("other", "of another run", "0/3 nodes are available: 3 Insufficient memory.", run="another"),
-        waiting("p3", "mine", "CreateContainerConfigError", 'secret "keys" not found'),
-        waiting("p4", "corpus", "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
+        pod("p3", "mine"),
+        pod("p4", "index", phase="Running"),
+    ]
+    kubernetes.objects[f"{HERE}/events"] = [
+        {"metadata": {"labels": {}}, "involvedObject": {"name": name}, "reason": "Failed", "message": words}
+        for name, words in (("p3", 'secret "keys" not found'), ("p4", "over"), ("other", "another"))
     ]
     assert wait(api) == 1
-    gpu, secret, image = logged(capsys)
-    assert gpu.startswith("  encode and 1 more cannot start: no node has enough nvidia.com/gpu free: it starts when")
-    assert gpu.endswith("(0/3 nodes are available: 3 Insufficient nvidia.com/gpu.)")
-    assert secret.startswith("  mine cannot start: secret keys does not exist: create it")
-    assert image.startswith(f"  corpus cannot start: image {IMAGE} is unavailable: it could not be pulled")
-
-
-def test_a_quota_that_refuses_a_pod_is_found_in_the_workflow(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """There is no pod and no event: Argo keeps the refusal in its workflow and tries again."""
-    nodes = {"n1": {"type": "Pod", "phase": "Pending", "message": QUOTA}}
-    metadata = {"name": "w", "labels": {"pipeline/runid": RUN}}
-    kubernetes.objects[WORKFLOWS] = [{"metadata": metadata, "status": {"nodes": nodes}}]
-    assert wait(api) == 1
-    [line] = logged(capsys)
-    assert "quota stillhouse is exhausted: pods=1 requested, pods=50 of pods=50 used" in line
-    assert "raise the ResourceQuota" in line
-
-
-def test_a_queued_pod_shows_the_reason_of_its_queue(
-    api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gated = pod("p1", "pretrain")
-    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-    gated["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "missing"
-    kubernetes.objects[f"{HERE}/pods"] = [gated]
-    condition = {"type": "QuotaReserved", "status": "False", "message": "LocalQueue missing doesn't exist"}
-    owners = [{"kind": "Pod", "uid": "uid-p1"}]
-    workload = {"metadata": {"name": "pod-p1", "ownerReferences": owners}, "status": {"conditions": [condition]}}
-    kubernetes.objects[f"{KUEUE}/workloads"] = [workload]
-    assert wait(api) == 1
-    [line] = logged(capsys)
-    assert "Kueue's queue missing holds it back: Kueue has no LocalQueue missing" in line
+    assert logged(capsys) == [f"  encode waits: {NO_GPU}", '  mine waits: Failed: secret "keys" not found']
 
 
 def test_the_message_of_a_failed_step_is_shown_once(
@@ -130,43 +93,29 @@ def test_the_message_of_a_failed_step_is_shown_once(
     kubernetes.logs = {"p1": said, "p2": said}
     assert wait(api) == 1
     assert logged(capsys) == ["  check-cluster says: this cluster cannot run it:", "    - no claim: create it"]
-    assert kubernetes.calls.count(("get", "", "pods/log")) == 2, "each log is read once, however often it is looked"
+    assert len(kubernetes.logs_read) == 2, "each log is read once, however often it is looked"
 
 
-def test_a_forbidden_resource_is_reported_once_and_the_rest_is_watched(
+def test_a_pod_that_said_nothing_has_failed_in_the_words_of_kubernetes(
     api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kubernetes.objects[f"{HERE}/pods"] = [unschedulable("p1", "encode")]
-    kubernetes.refused = {"workflows"}
+    ended = [{"name": "main", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]
+    kubernetes.objects[f"{HERE}/pods"] = [pod("p1", "index", phase="Failed", containerStatuses=ended)]
+    kubernetes.objects[f"{HERE}/pods"].append(pod("p2", "bm25", phase="Failed", reason="Evicted", message="low memory"))
     assert wait(api) == 1
-    lines = logged(capsys)
-    assert [line for line in lines if "workflows is forbidden" in line] == lines[:1]
-    assert lines[1].startswith("  encode cannot start: no node has enough")
+    assert logged(capsys) == [
+        "  index says: main ended with exit code 137 (OOMKilled)",
+        "  bm25 says: Evicted; low memory",
+    ]
 
 
-def test_an_unreachable_kubernetes_is_reported_once(
-    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
+def test_what_cannot_be_read_is_said_once(api: Api, kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]) -> None:
+    kubernetes.refused = {"pods"}
     assert wait(api) == 1
     [line] = logged(capsys)
-    assert line.startswith("  cannot determine why pods are waiting: Kubernetes does not answer")
-
-
-def test_pods_are_looked_for_in_the_runs_namespace(api: Api, kubernetes: Kubernetes, monkeypatch: Any) -> None:
-    """The default is the experiment's namespace. In Kubeflow for one user it has none, and runs are in `kubeflow`."""
-    seen: list[str] = []
-    monkeypatch.setattr(
-        "stillhouse.kubeflow.pipelines.pods.watch_pods", lambda run, namespace, context, log: seen.append(namespace)
+    assert line.startswith(
+        f"  cannot read the pods of namespace {NAMESPACE}: Kubernetes answers 403: pods is forbidden"
     )
-    words = ["pipeline", "submit", "zero-shot", "--host", api.host, "--image", IMAGE, "--every", "0.01", "--wait"]
-    cli.main(words)
-    found = api.get
-    theirs = {"experiments": [{"experiment_id": "e1", "display_name": "stillhouse", "namespace": "team"}]}
-    monkeypatch.setattr(api, "get", lambda path, query: theirs if "experiments" in path else found(path, query))
-    cli.main(words)
-    cli.main([*words, "--namespace", "mine"])
-    assert seen == ["kubeflow", "team", "mine"]
 
 
 OUTCOMES = {

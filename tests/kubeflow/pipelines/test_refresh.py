@@ -11,10 +11,10 @@ import yaml
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.cluster import waiting
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
+from stillhouse.kubeflow.pipelines.pods import last_sentence
 from stillhouse.kubeflow.pods.refresh import run_check, run_plan, run_release
 from stillhouse.pipeline.graph import USES, known_uses
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
@@ -163,11 +163,11 @@ def test_a_refusal_is_the_last_sentence_of_its_task(
     capsys.readouterr()
     given = {name: at(tmp_path, name) for name in ("recipe", "corpus", "released", "refreshed", "summary")}
     run_plan(given)
-    assert waiting.said(capsys.readouterr().out.splitlines()) == ("refused: it was refused before" if before else "")
+    assert last_sentence(capsys.readouterr().out.splitlines()) == ("refused: it was refused before" if before else "")
     if not before:
         outputs = {name: at(tmp_path / "end", name) for name in ("refreshed", "summary", "metrics")}
         run_release({"recipe": given["recipe"], "planned": given["refreshed"]} | outputs)
-        assert waiting.said(capsys.readouterr().out.splitlines()) == "refused: v1.0.0 stays: it is worse"
+        assert last_sentence(capsys.readouterr().out.splitlines()) == "refused: v1.0.0 stays: it is worse"
     assert Request("refresh").exit_code(tmp_path / "refreshed" if before else tmp_path / "end" / "refreshed") == 4
 
 

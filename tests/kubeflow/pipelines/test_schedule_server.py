@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kubeflow_server import IMAGE, Api, Refusal, serve
+from kubeflow_server import Api, Refusal, serve
 
 from stillhouse import cli
 from stillhouse.core.remote.dvc_source import Found
@@ -36,7 +35,7 @@ def schedule(folder: Path, action: str, *words: str, content: Any = CONTENT) -> 
     """Run `stillhouse schedule ACTION` as in a pod of the manifests, where the environment has the API's address."""
     path = folder / "schedules.yaml"
     path.write_text(yaml.safe_dump(content))
-    return cli.main(["schedule", action, *([] if action == "list" else [str(path)]), *words])
+    return cli.main(["schedule", action, str(path), *words])
 
 
 def test_a_schedule_is_created_as_the_file_says(api: Api, tmp_path: Path) -> None:
@@ -74,64 +73,6 @@ def test_a_retired_schedule_is_deleted_without_the_runs_that_it_started(api: Api
     api.kept.append(entry)
     assert schedule(tmp_path, "apply") == 0
     assert api.logged == ["delete r8 ORPHAN"]
-
-
-@pytest.mark.parametrize(("minutes_ago", "in_flight"), [(9, True), (11, False)])
-def test_a_terminated_run_that_argo_leaves_running_is_in_flight_no_more(
-    minutes_ago: int,
-    in_flight: bool,
-    api: Api,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The API has the state of such a run, and the time of each change in its history."""
-    now = datetime.now(UTC)
-    history = [
-        {"state": "PENDING", "update_time": f"{now - timedelta(hours=9):%Y-%m-%dT%H:%M:%SZ}"},
-        {"state": "CANCELING", "update_time": f"{now - timedelta(minutes=minutes_ago):%Y-%m-%dT%H:%M:%SZ}"},
-    ]
-    run = {"run_id": "a", "display_name": "x", "state": "CANCELING", "recurring_run_id": "r8", "state_history": history}
-    entry = {"recurring_run_id": "r8", "display_name": "old", "description": f"{MARK} old", "status": "ENABLED"}
-    api.kept.append(entry)
-    answer = Api.get
-    monkeypatch.setattr(
-        Api, "get", lambda self, path, query: {"runs": [run]} if path.endswith("/runs") else answer(self, path, query)
-    )
-    assert schedule(tmp_path, "list") == 0
-    assert ("a run in flight" in capsys.readouterr().out) is in_flight
-
-
-IMAGES = {
-    "compiled with a tag": ("stillhouse:0.2.0", {}, False),
-    "compiled with a tag of a registry": ("registry.example/stillhouse:1", {}, False),
-    "compiled without": (None, {}, False),
-    "compiled by digest": (IMAGE, {}, True),
-    "given by digest": ("stillhouse:0.2.0", {"image": IMAGE}, True),
-    "given as one that was loaded onto the nodes, as to `pipeline submit`": (None, {"image": "stillhouse:0.2.0"}, True),
-}
-
-
-@pytest.mark.parametrize("action", ["apply", "watch"])
-@pytest.mark.parametrize("case", IMAGES)
-def test_runs_without_an_image_are_refused_before_they_start(
-    case: str, action: str, api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.image, given, taken = IMAGES[case]
-    content = {
-        "schedules": {"nightly": SCHEDULE | {"parameters": {"releases": "r.git"} | given}},
-        "watches": {"articles": WATCH | {"parameters": given}},
-    }
-    code = schedule(tmp_path, action, content=content)
-    said = capsys.readouterr()
-    assert len(api.recurring + api.runs) == (1 if taken else 0)
-    assert code == (0 if taken else 2), said
-    if not taken:
-        entry = "schedule nightly" if action == "apply" else "watch articles"
-        logged = (
-            f"{entry}: the parameter 'image' is missing, and v2 was compiled with {api.image or 'none'}; give `image:"
-        )
-        assert logged in said.out + said.err
 
 
 PLACES = {

@@ -123,7 +123,7 @@ def test_no_second_refresh_starts_while_one_runs(watched: SimpleNamespace) -> No
     other = replace(watched.watch, name="articles-of-others")
     assert look(other, watched.cluster).kind == "started", "it refreshes other releases"
     assert look(watched.watch, watched.cluster).run == first.run
-    watched.cluster.finish(first.run, "FAILED")
+    watched.cluster.finish(first.run, "CANCELING")
     assert look(watched.watch, watched.cluster).kind == "started", "one for the state of now"
 
 

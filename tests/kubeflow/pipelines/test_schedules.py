@@ -8,20 +8,21 @@ from typing import Any
 import pytest
 from cluster_in_memory import Memory, actions, schedule
 
-from stillhouse.kubeflow.pipelines.schedules.apply import MARK, apply, name_of
+from stillhouse.core.errors import InputError
+from stillhouse.kubeflow.pipelines.schedules.apply import MARK, name_of
 
 
 def test_apply_makes_the_cluster_equal_to_the_file() -> None:
     cluster = Memory()
     two = [schedule(), schedule("weekly", cron="0 0 4 * * 0", enabled=False)]
-    assert actions(apply(two, cluster, dry=True)) == ["create", "create"] and not cluster.recurring
-    apply(two, cluster)
+    assert actions(two, cluster, dry=True) == ["create", "create"] and not cluster.recurring
+    actions(two, cluster)
     assert cluster.enabled == [name_of(two[0])] and len(cluster.recurring) == 2
     before = deepcopy(cluster.recurring)
-    assert actions(apply(two, cluster)) == ["keep", "keep"] and cluster.recurring == before
-    assert actions(apply([two[0]], cluster)) == ["keep", "delete"] and len(cluster.recurring) == 1
-    assert actions(apply([schedule(enabled=False)], cluster)) == ["disable"] and cluster.enabled == []
-    assert actions(apply([schedule()], cluster)) == ["enable"] and len(cluster.recurring) == 1
+    assert actions(two, cluster) == ["keep", "keep"] and cluster.recurring == before
+    assert actions([two[0]], cluster) == ["keep", "delete"] and len(cluster.recurring) == 1
+    assert actions([schedule(enabled=False)], cluster) == ["disable"] and cluster.enabled == []
+    assert actions([schedule()], cluster) == ["enable"] and len(cluster.recurring) == 1
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -36,26 +37,24 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_schedule_gets_a_successor(change: str) -> None:
     cluster = Memory()
-    apply([schedule()], cluster)
+    actions([schedule()], cluster)
     new = schedule(**CHANGES[change])
-    assert actions(apply([new], cluster)) == ["create", "delete"]
+    assert actions([new], cluster) == ["create", "delete"]
     assert [entry.display_name for entry in cluster.recurring_runs()] == [name_of(new)]
 
 
 def test_a_schedule_stays_until_its_successor_exists() -> None:
-    """The cluster refuses a new schedule: its predecessor stays, and so does one that the file no longer names."""
+    """The cluster refuses a new schedule: nothing is deleted."""
     cluster = Memory()
-    apply([schedule(), schedule("weekly"), schedule("yearly")], cluster)
+    actions([schedule(), schedule("weekly")], cluster)
     cluster.refused = {"nightly"}
-    new = [schedule(cron="0 0 5 * * *"), schedule("weekly", cron="0 0 6 * * *")]
-    changes = apply(new, cluster)
-    assert actions(changes) == ["fail", "create", "delete"]
-    assert "create: Kubeflow Pipelines refuses the recurring run (400)" in changes[0].why
-    kept = [name_of(schedule()), name_of(new[1]), name_of(schedule("yearly"))]
-    assert cluster.enabled == kept, "what may have another name in the file stays, too"
+    new = [schedule(cron="0 0 5 * * *")]
+    with pytest.raises(InputError, match=r"refuses the recurring run \(400\)"):
+        actions(new, cluster)
+    assert cluster.enabled == [name_of(schedule()), name_of(schedule("weekly"))]
     cluster.refused = set()
-    assert sorted(actions(apply(new, cluster))) == sorted(["create", "keep", "delete", "delete"])
-    assert cluster.enabled == sorted(map(name_of, new))
+    assert actions(new, cluster) == ["create", "delete", "delete"]
+    assert cluster.enabled == [name_of(new[0])]
 
 
 def test_schedules_of_another_experiment_are_left_alone() -> None:
@@ -64,6 +63,6 @@ def test_schedules_of_another_experiment_are_left_alone() -> None:
     number = cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly")
     cluster.recurring[number].experiment_id = "e2"
     other = copy(cluster.recurring[number])
-    assert actions(apply([schedule()], cluster)) == ["create", "leave"]
-    assert actions(apply([], cluster)) == ["delete", "leave"]
+    assert actions([schedule()], cluster) == ["create"]
+    assert actions([], cluster) == ["delete"]
     assert cluster.recurring == {number: other}

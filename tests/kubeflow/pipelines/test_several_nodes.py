@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from stillhouse.core.monitoring.settings import PIPELINE, TASK
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.trainjob.settings import NODES, nodes_of, read_node_settings
 
 
@@ -51,23 +51,23 @@ def test_a_task_that_only_trains_asks_for_no_gpu_itself(compiled: Compiled) -> N
     container, pod = executor(compiled, "pretraining")
     assert "accelerator" not in container["resources"] and "tolerations" not in pod
     logged = nodes_for(compiled, "pretraining", "pretrain")
-    assert logged is not None and (logged.nodes, logged.task, logged.cpu) == (4, "pretraining", "8")
-    assert logged.labels == {"kueue.x-k8s.io/queue-name": "stillhouse"}
+    assert logged is not None and (logged.placement.nodes, logged.task, logged.placement.cpu) == (4, "pretraining", "8")
+    assert logged.placement.queue_labels == {"kueue.x-k8s.io/queue-name": "stillhouse"}
     variables = {entry["name"] for entry in container["env"]}
-    assert "STILLHOUSE_PREFLIGHT" not in variables and json.loads(logged.preflight)["gpus"] == 1
+    assert HAS_GPU not in variables
     fields = {entry["name"]: entry["fieldPath"] for entry in pod["fieldPathAsEnv"]}
     # Everything that it names exists in its own pod: variables, references to secrets, mounts.
     there = variables | fields.keys() | {PIPELINE, TASK}
-    assert set(logged.variables) <= there
-    assert set(logged.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
+    assert set(logged.placement.variables) <= there
+    assert set(logged.placement.paths) <= {mount["mountPath"] for mount in pod["pvcMount"]}
 
 
 def test_only_parallel_steps_run_on_several_nodes(compiled: Compiled) -> None:
     logged = nodes_for(compiled, "retriever_2", "train-retriever")
-    assert logged is not None and logged.nodes == 4
-    for step, nodes, processes in (("mine", 1, 1), ("retrieve", 1, 1), ("index", 4, 0)):
+    assert logged is not None and logged.placement.nodes == 4
+    for step, nodes, parallel in (("mine", 1, False), ("retrieve", 1, False), ("index", 4, True)):
         logged = nodes_for(compiled, "retriever_2", step)
-        assert logged is not None and (logged.nodes, logged.processes) == (nodes, processes), step
+        assert logged is not None and (logged.placement.nodes, logged.parallel) == (nodes, parallel), step
     assert nodes_for(compiled, "retriever_2", "encode") is None, "the nodes of `index` divide the corpus themselves"
 
 
@@ -81,7 +81,7 @@ def test_a_divided_corpus_has_a_shard_for_each_node_and_the_pod() -> None:
     ):
         container, _ = executor(sharded, task.replace("_", "-"))
         logged = nodes_for(sharded, task, step)
-        assert logged is not None and logged.nodes == 7, task
+        assert logged is not None and logged.placement.nodes == 7, task
         assert ("accelerator" in container["resources"]) == (step != "count"), "the pod does a shard too"
     assert sharded.size.tasks <= 12 and sharded.size.pods <= 24
 
@@ -103,4 +103,4 @@ def test_the_command_line_sets_the_nodes(tmp_path: Path, monkeypatch: pytest.Mon
     spec, platforms = yaml.safe_load_all(Path("train.yaml").read_text())
     for task in ("pretraining", "retriever_1", "distillation"):
         step = "pretrain" if task == "pretraining" else "train-retriever"
-        assert nodes_for(Compiled(spec, platforms), task, step).nodes == 3, task
+        assert nodes_for(Compiled(spec, platforms), task, step).placement.nodes == 3, task

@@ -5,7 +5,6 @@ from typing import Any
 
 import yaml
 
-from stillhouse.kubeflow.pipelines.place import annotations_of
 from stillhouse.kubeflow.pipelines.placement_table import find_table
 
 MONITORS = Path(__file__).resolve().parents[3] / "manifests" / "components" / "monitoring"
@@ -13,7 +12,7 @@ MONITORS = Path(__file__).resolve().parents[3] / "manifests" / "components" / "m
 
 def test_the_manifests_scrape_the_port_that_pods_use() -> None:
     """The monitor uses the annotation, the policy allows that port, and the gateway has the name that pods use."""
-    annotations = annotations_of(find_table("gpu").of("pretrain"))
+    annotations = find_table("gpu").of("pretrain").pod_annotations
     [monitor] = [one for one in read("monitors.yaml") if one["metadata"]["name"] == "stillhouse-steps"]
     labels = {
         label for rule in monitor["spec"]["podMetricsEndpoints"][0]["relabelings"] for label in rule["sourceLabels"]

@@ -12,7 +12,6 @@ NAMESPACE = "stillhouse"
 JOBS = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
-WORKFLOW = f"/apis/argoproj.io/v1alpha1/namespaces/{NAMESPACE}/workflows/train-xyz"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Plain = dict[str, Any]
 
@@ -28,8 +27,6 @@ class FakeCluster:
 
     def __init__(self) -> None:
         self.jobs: dict[str, Plain] = {}
-        self.workflow: Plain | None = {"metadata": {"name": "train-xyz", "uid": "w-1"}, "spec": {}, "status": {}}
-        """The `Workflow` of the run, as Argo keeps it."""
         self.pods: dict[str, Plain] = {}
         self.said: dict[str, list[tuple[str, str]]] = {}
         self.events: list[Plain] = []
@@ -56,16 +53,10 @@ class FakeCluster:
         for number in range(count):
             name = f"{job}-node-0-{number}-abcde"
             labels = {"jobset.sigs.k8s.io/jobset-name": job, "batch.kubernetes.io/job-completion-index": str(number)}
-            state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-            status = {"phase": "Running", "containerStatuses": [{"name": "node", "state": state}]}
-            self.pods[name] = {"metadata": {"name": name, "labels": labels}, "status": status}
+            self.pods[name] = {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Running"}}
 
-    def end_pod(self, name: str, code: int, reason: str = "", words: str = "", at: int = 0) -> None:
-        ended = {"exitCode": code, "reason": reason or ("Error" if code else "Completed"), "message": words}
-        ended["finishedAt"] = f"2026-01-01T00:00:{at:02}Z"
-        status = self.pods[name]["status"]
-        status["phase"] = "Failed" if code else "Succeeded"
-        status["containerStatuses"][0]["state"] = {"terminated": ended}
+    def end_pod(self, name: str) -> None:
+        self.pods[name]["status"] = {"phase": "Succeeded"}
 
     def remove_pod(self, name: str) -> None:
         """Remove a pod with its log, as JobSet does when a job fails."""
@@ -105,9 +96,6 @@ class FakeCluster:
         if path.startswith(f"{PODS}/"):
             self.calls.append(("get", "", "pods"))
             return self._there(self.pods.get(path.removeprefix(f"{PODS}/")))
-        if path == WORKFLOW:
-            self.calls.append(("get", "argoproj.io", "workflows"))
-            return self._there(self.workflow)
         if path == EVENTS:
             self.calls.append(("list", "", "events"))
             assert query["fieldSelector"] == "type=Warning"
@@ -155,7 +143,8 @@ class FakeCluster:
         assert query["container"] == "node" and "follow" not in query
         if pod not in self.pods:
             return self._there(None)
-        return 200, "".join(f"{moment} {text}\n" for moment, text in self.said.get(pod, []))
+        said = [(moment, text) for moment, text in self.said.get(pod, []) if moment >= query.get("sinceTime", "")]
+        return 200, "".join(f"{moment} {text}\n" for moment, text in said)
 
     def _there(self, found: Plain | None) -> tuple[int, Plain | str]:
         return (200, found) if found is not None else (404, {"kind": "Status", "message": "not found", "code": 404})

@@ -12,12 +12,13 @@ from fake_cluster import FakeCluster
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.config import setting
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 from stillhouse.pipeline.steps.spec import Port, Report, Step
 
-SETTINGS = NodeSettings(nodes=2, task="retriever_1", cpu="1", cpu_limit="2", memory="2Gi", memory_limit="4Gi")
+SETTINGS = NodeSettings(task="retriever_1", placement=Placement(nodes=2, cpu="1", cpu_limit="2", memory_limit="4Gi"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ STEP = Step(
 def flags(job: Mapping[str, Any]) -> dict[str, str]:
     """The flags of the command that a job runs on every node."""
     words = job["spec"]["trainer"]["command"]
-    return dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
+    return dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
 
 
 def work(fake: FakeCluster) -> None:
@@ -64,20 +65,15 @@ def begin(fake: FakeCluster) -> None:
 def end_well(fake: FakeCluster) -> None:
     for name in list(fake.pods):
         if "-node-0-" in name:
-            fake.end_pod(name, 0)
+            fake.end_pod(name)
     fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "AllJobsCompleted")
 
 
-def end_badly(fake: FakeCluster, code: int, reason: str = "", words: str = "") -> None:
-    job = fake.only_job()["metadata"]["name"]
-    fake.end_pod(f"{job}-node-0-1-abcde", code, reason, words)
-    fake.set_condition(job, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
-
-
-def end_and_vanish(fake: FakeCluster, code: int, reason: str = "", words: str = "") -> None:
+def end_badly(fake: FakeCluster) -> None:
     """End badly as under JobSet: by the time the job is failed, the failed node's pod and its log are gone."""
-    end_badly(fake, code, reason, words)
-    fake.remove_pod(f"{fake.only_job()['metadata']['name']}-node-0-1-abcde")
+    job = fake.only_job()["metadata"]["name"]
+    fake.remove_pod(f"{job}-node-0-1-abcde")
+    fake.set_condition(job, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
 
 
 def run(cluster: Cluster, tokens: Path, folder: Path, settings: NodeSettings = SETTINGS) -> Report:

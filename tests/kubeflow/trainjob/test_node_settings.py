@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from fake_cluster import own_pod
 
+from stillhouse.kubeflow.placement import Accelerator, Claim, Placement, Toleration
 from stillhouse.kubeflow.trainjob.own_pod import describe
 from stillhouse.kubeflow.trainjob.settings import NODES, NodeSettings, nodes_of, nodes_text, read_node_settings
 
-SETTINGS = NodeSettings(
+PLACEMENT = Placement(
     nodes=2,
-    task="pretraining",
     cpu="8",
-    cpu_limit="8",
     memory="64Gi",
     memory_limit="96Gi",
-    accelerator_type="nvidia.com/gpu",
-    accelerator_count=1,
+    accelerator=Accelerator(),
+    tolerations=(Toleration(key="gpu"),),
 )
 
 
@@ -39,20 +38,25 @@ def executor(**parameters: Any) -> list[str]:
     ],
 )
 def test_the_runs_own_accelerator_is_asked_for(words: list[str], kind: str, count: int) -> None:
-    read = read_node_settings({NODES: nodes_text([("pretrain", SETTINGS)])}, "pretrain", words)
+    read = read_node_settings({NODES: nodes_text([("pretraining", "pretrain", PLACEMENT)])}, "pretrain", words)
     assert read is not None
-    assert (read.accelerator_type, read.accelerator_count, read.processes_per_node) == (kind, count, count)
+    accelerator = Accelerator(type=kind, count=count)
+    assert (read.placement, read.processes) == (replace(PLACEMENT, accelerator=accelerator), count)
 
 
 def test_each_task_finds_its_own_and_what_it_shares_with_others() -> None:
-    parts = replace(SETTINGS, nodes=8, accelerator_type="", accelerator_count=0, paths=("/volume",))
-    other = replace(SETTINGS, task="retriever_1", tolerations=({"key": "a"},))
-    text = nodes_text([("pretrain", SETTINGS), ("count", parts), ("train-retriever", other)])
+    claim = Claim(role="work_claim", name="work", path="/volume")
+    parts = replace(PLACEMENT, nodes=8, accelerator=None, claims=(claim,))
+    other = replace(PLACEMENT, tolerations=(Toleration(key="a"),))
+    one, two = ("pretraining", "pretrain"), ("pretraining", "importance")
+    text = nodes_text([(*one, PLACEMENT), (*two, parts), ("retriever_1", "train-retriever", other)])
     own = {NODES: nodes_of(text, "pretraining")}
-    assert read_node_settings(own, "pretrain") == SETTINGS
-    assert read_node_settings(own, "count") == parts
+    assert read_node_settings(own, "pretrain") == NodeSettings(task="pretraining", placement=PLACEMENT)
+    found = read_node_settings(own, "importance")
+    assert found == NodeSettings(task="pretraining", placement=parts, parallel=False)
     assert read_node_settings(own, "train-retriever") is None, "another task's"
-    assert read_node_settings({NODES: nodes_of(text, "retriever_1")}, "train-retriever") == other
+    found = read_node_settings({NODES: nodes_of(text, "retriever_1")}, "train-retriever")
+    assert found is not None and found.placement == other
     assert nodes_of(text, "evaluation") == nodes_of("", "retriever_1") == "", "it stays in the task's own pod"
 
 

@@ -6,22 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
-from test_two_nodes import SETTINGS, LocalNodes, nodes  # noqa: F401
+from test_two_nodes import ONE_NODE, SETTINGS, LocalNodes, nodes  # noqa: F401
 
 from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
-from stillhouse.kubeflow.trainjob.parts import Parts
-from stillhouse.kubeflow.trainjob.settings import OWN
+from stillhouse.kubeflow.trainjob.parts import FILE, mark, read_parts
 from stillhouse.kubeflow.trainjob.shares import shared_work
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.pipeline.steps.execute import execute
@@ -59,10 +57,11 @@ def test_a_corpus_is_shared_with_nodes(
     step = find_step(name)
     config: Any = build(step.config, settings, "test")
     outputs = {port: tmp_path / "together" / port for port in alone}
-    with shared_work(step, config, inputs, replace(SETTINGS, nodes=1), cluster) as shares:
+    with shared_work(step, config, inputs, ONE_NODE, cluster) as shares:
+        assert len(read_parts(folder_of(fake.only_job()))) == 2, "the pod does one too"
         report = execute(step, config, inputs, outputs, shares=shares)
     [job] = fake.jobs.values()
-    assert job["spec"]["trainer"]["numNodes"] == 1 and len(Parts(folder_of(job)).read()) == 2, "the pod does one too"
+    assert job["spec"]["trainer"]["numNodes"] == 1
     for port, folder in alone.items():
         assert digest_files(outputs[port]) == digest_files(folder)
         assert read_manifest(outputs[port]).digest == read_manifest(folder).digest
@@ -93,7 +92,7 @@ def test_a_step_of_one_process_gets_a_node_for_itself(
     step, outputs = find_step("importance"), {"importance": tmp_path / "node"}
     with pytest.raises(InputError, match="runs in one process"):
         execute_on_nodes(step, config, inputs, outputs, SETTINGS, cluster)
-    report = execute_on_nodes(step, config, inputs, outputs, replace(SETTINGS, nodes=1, processes=1), cluster)
+    report = execute_on_nodes(step, config, inputs, outputs, ONE_NODE, cluster)
     alone = run_step("importance", inputs, into="alone")["importance"]
     assert read_manifest(outputs["importance"]).digest == read_manifest(alone).digest
     assert report.summary.endswith("on a node of its own") and "distinct n-grams" in report.summary
@@ -104,24 +103,23 @@ def test_a_retry_repeats_only_its_own_part(
 ) -> None:
     """The pod's own shard fails while the nodes succeed: the next try repeats only this shard, and starts no job."""
     config, inputs = counting
-    parts: list[Parts] = []
 
     def nodes_are_done() -> None:
-        parts[:] = [Parts(folder_of(fake.only_job()), OWN)]
         subprocess.run(fake.only_job()["spec"]["trainer"]["command"], check=True)
         fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "Ended")
 
     def damaged() -> None:
         """Make the pod's own shard fail: there is no shard 9."""
-        path = Parts(folder_of(fake.only_job())).file
+        path = folder_of(fake.only_job()) / FILE
         path.write_text(path.read_text().replace("--shard=1", "--shard=9"))
 
     fake.script = [damaged, nodes_are_done]
-    shared = partial(shared_work, find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
+    shared = partial(shared_work, find_step("importance"), config, inputs, ONE_NODE, cluster)
     with pytest.raises(InputError, match="a shard failed on the task's own pod"), shared():
         raise AssertionError("no shares are handed over")
-    assert not parts[0].mark(1).exists()
-    parts[0].file.write_text(parts[0].file.read_text().replace("--shard=9", "--shard=1"))
+    path = folder_of(fake.only_job()) / FILE
+    assert not mark(path.parent, 1).exists()
+    path.write_text(path.read_text().replace("--shard=9", "--shard=1"))
     with shared() as shares:
         assert read_manifest(shares).step == "count"
     assert [verb for verb, _, what in fake.calls if what == "trainjobs" and verb != "get"] == ["create"]
@@ -160,7 +158,7 @@ def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
         lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "JobsCompleted", "done"),
     ]
     config, inputs = counting
-    shared = shared_work(find_step("importance"), config, inputs, replace(SETTINGS, nodes=1), cluster)
+    shared = shared_work(find_step("importance"), config, inputs, ONE_NODE, cluster)
     try:
         with pytest.raises(SystemExit), shared:
             raise AssertionError("no shares are handed over")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from safetensors.torch import load_file
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.config import build
-from stillhouse.core.errors import InputError
+from stillhouse.core.errors import CrashElsewhere
+from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
@@ -42,16 +43,14 @@ PRETRAINING = {
     "epochs": 100.0,
     "precision": "fp32",
 }
+ENVIRONMENT = {"STILLHOUSE_DEVICE": "cpu", "STILLHOUSE_WORK": "/volume"}
 SETTINGS = NodeSettings(
-    nodes=2,
     task="pretraining",
-    cpu="1",
-    cpu_limit="2",
-    memory="2Gi",
-    memory_limit="4Gi",
-    timeout_seconds=600,
-    variables=("STILLHOUSE_DEVICE", "STILLHOUSE_WORK"),
+    placement=Placement(
+        nodes=2, cpu="1", cpu_limit="2", memory_limit="4Gi", timeout_hours=0.2, environment=ENVIRONMENT
+    ),
 )
+ONE_NODE = replace(SETTINGS, placement=replace(SETTINGS.placement, nodes=1))
 
 
 @dataclass
@@ -81,7 +80,7 @@ class LocalNodes:
             self.fake.script.append(lambda: self.fail(name))
             return
         for pod in self.processes:
-            self.fake.end_pod(pod, 0)
+            self.fake.end_pod(pod)
         self.fake.set_condition(name, "Complete", "Ended")
 
     def fail(self, name: str) -> None:
@@ -173,6 +172,6 @@ def test_a_refusal_on_a_node_is_reported_by_the_launcher(
     step = find_step("pretrain")
     config = build(step.config, PRETRAINING | {"objective": "ict", "gradient_accumulation_steps": 1}, "test")
     outputs = {name: tmp_path / name for name in ("encoder", "curves")}
-    with pytest.raises(InputError, match="no passage has two sentences, which ict needs"):
+    with pytest.raises(CrashElsewhere, match="no passage has two sentences, which ict needs"):
         execute_on_nodes(step, config, {"tokens": tokens, "init": tiny_model}, outputs, SETTINGS, cluster)
     assert not (tmp_path / "encoder").exists()

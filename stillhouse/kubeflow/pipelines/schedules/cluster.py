@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,21 +12,17 @@ from stillhouse.core.remote.address import redact
 from stillhouse.kubeflow.pipelines.access import refused
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule
 from stillhouse.kubeflow.pipelines.stored import all_pages, by_name, find_pipeline, newest_versions
-from stillhouse.kubeflow.pipelines.termination import CANCELING, LONGEST_SECONDS
 
 FAILED = "FAILED"
-FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED"})
+FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED", "CANCELING"})
+"""The states of runs that no longer work. Argo may leave one that was terminated in CANCELING for ever."""
 ORPHAN = "ORPHAN"
 """Deletes a recurring run but keeps its runs. Servers before 2.16 do not know this policy, and end the runs."""
 
 
 def in_flight(run: Any) -> bool:
-    """Whether a run of kfp's client may still work. One that was terminated long ago does not, though it may never end:
-    Kubeflow records in its history when it first saw the termination."""
-    if run.state != CANCELING:
-        return run.state not in FINISHED
-    moments = [entry.update_time for entry in run.state_history or [] if entry.state == CANCELING]
-    return not moments or datetime.now(UTC) - min(moments) <= timedelta(seconds=LONGEST_SECONDS)
+    """Whether a run of kfp's client may still work."""
+    return run.state not in FINISHED
 
 
 class Kubeflow:

@@ -31,7 +31,6 @@ from stillhouse.core.config import read_as
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
 from stillhouse.core.yaml_file import read_yaml
-from stillhouse.kubeflow.pipelines.placement import NAME as KUBERNETES_NAME
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 REFRESH = "refresh"
@@ -57,7 +56,6 @@ class Schedule:
     def __post_init__(self) -> None:
         if len(self.cron.split()) == 5:
             raise InputError(f"cron {self.cron!r} must have six fields; put the seconds first, `0 ` before it")
-        _refuse_account(self.service_account)
         _refuse_secrets(self.parameters)
 
     @property
@@ -89,7 +87,6 @@ class Watch:
 
     def __post_init__(self) -> None:
         _refuse_secrets(self.parameters)
-        _refuse_account(self.service_account)
         if not 1 <= self.attempts <= 10:
             raise InputError(f"attempts must be from 1 to 10, not {self.attempts}")
         refuse_secret(self.releases, "releases")
@@ -115,7 +112,6 @@ class Schedules:
     watches: Mapping[str, Watch] | None = None
 
     def __post_init__(self) -> None:
-        _refuse_account(self.service_account)
         for name in (*self.schedules, *(self.watches or ())):
             if not NAME.fullmatch(name):
                 raise InputError(f"{name}: a name has at most 42 lowercase letters, digits and dashes")
@@ -137,11 +133,6 @@ def read_schedules(path: Path) -> Schedules:
                 name: own | row | {"name": str(name)} if isinstance(row, dict) else row for name, row in rows.items()
             }
     return read_as(Schedules, content, str(path))
-
-
-def _refuse_account(name: str) -> None:
-    if name and not KUBERNETES_NAME.fullmatch(name):
-        raise InputError(f"service_account is {name!r}; give the name of a service account in the runs' namespace")
 
 
 def _refuse_secrets(parameters: Mapping[str, Any]) -> None:

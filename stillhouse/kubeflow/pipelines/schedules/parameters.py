@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.place import IMAGE
-from stillhouse.kubeflow.pipelines.placement import DIGEST
 from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
-from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule, Schedules, Watch
-from stillhouse.kubeflow.pipelines.stored import default_image
+from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedules
 from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
 
 EVERY_STAGE = "simlm"
@@ -30,22 +27,6 @@ def refuse_parameters(wanted: Schedules) -> None:
         _check(watch.pipeline, watch.run_parameters(revision="main"), f"watch {watch.name}")
 
 
-def refuse_default_image(entry: Schedule | Watch, version: Any) -> None:
-    """Raises `InputError` if runs would use the image that their version was compiled with, and that is only a tag.
-
-    Other nodes cannot get an image that was loaded onto some nodes, so the file has to name one.
-    """
-    if entry.pipeline not in RESULTS or IMAGE in entry.parameters:
-        return
-    image = default_image(version)
-    if image is not None and not DIGEST.fullmatch(image):
-        raise InputError(
-            f"{type(entry).__name__.lower()} {entry.name}: the parameter 'image' is missing, and "
-            f"{version.display_name} was compiled with {image or 'none'}; give `image: REGISTRY/NAME@sha256:DIGEST` "
-            "in `parameters`"
-        )
-
-
 def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> None:
     if pipeline not in RESULTS:
         return
@@ -56,7 +37,7 @@ def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> No
             raise InputError(f"{where}: pipeline {pipeline} has no parameter {name!r}; {nearest(name, [*own, *pods])}")
     try:
         request.check({name: value for name, value in parameters.items() if name in own})
-        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own}, pods)
+        check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 

@@ -19,7 +19,6 @@ from stillhouse.core.monitoring.settings import label, monitoring_settings
 from stillhouse.core.remote.dvc_source import Found, look_up
 from stillhouse.kubeflow.pipelines.schedules.cluster import FAILED, Kubeflow, in_flight
 from stillhouse.kubeflow.pipelines.schedules.file import Watch
-from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_default_image
 from stillhouse.releases.refresh.workspace import open_clone
 from stillhouse.releases.tags import Release, read_history, refused_beside
 
@@ -65,11 +64,9 @@ def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
     starts a run, and changed settings start a new one. While a run of the watch is in flight, no other starts, whatever
     has changed since, the corpus or the champion: both would release to one branch, and only one can win. A failed run
     is started again until the watch's `attempts` are used up. Any other ended run is only repeated with `again`: its
-    log says why it failed, or its challenger was refused. Raises `InputError` for repositories that cannot be read, and
-    for a watch whose runs would fail for lack of an image, whether one is due or not.
+    log says why it failed, or its challenger was refused. Raises `InputError` for repositories that cannot be read.
     """
     version = cluster.version_of(watch.pipeline, watch.version)
-    refuse_default_image(watch, version)
     found = look_up(watch.repo, watch.revision, watch.path)
     now = in_use(watch)
     champion = now.champion

@@ -13,7 +13,7 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
-from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, refuse_foreign_use
+from stillhouse.experiments.comparison.run import Failure, Runner, refuse_foreign_use
 from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
     find_sweep,
@@ -217,7 +217,6 @@ def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
 
     `target` is where the page goes: `folder`, or the folder of a condition in it.
     """
-    refuse_foreign_files(folder, [TIMINGS])
     refuse_foreign_files(target, results())
     for job in (plan.reference, *plan.jobs):
         for name, place in job.places.items():

@@ -114,7 +114,7 @@ def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     bow, none = content["variants"]["bow"], content["variants"]["none"]
     metrics = json.loads(Path("out/bow/seed-1/artifacts/evaluate/evaluation/metrics.json").read_text())
     assert bow["test"]["RR@10"]["mean"] == pytest.approx(metrics["retriever_1"]["RR@10"], rel=1e-5)
-    assert bow["passages_per_second"] > 0 and bow["peak_memory_mib"] > 100 and none["heldout_loss"] is None
+    assert none["heldout_loss"] is None
     assert none["test"].keys() == {"RR@10", "nDCG@10", "R@50", "R@100"}
     [curve] = [Path("out/bow/seed-1/artifacts/pretraining/curves/curves.csv")]
     losses = [float(row["heldout_loss"]) for row in csv.DictReader(curve.open())]

@@ -12,11 +12,9 @@ from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.pipeline.graph import ARTIFACTS, USES, Use
+from stillhouse.pipeline.graph import ARTIFACTS, USES
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs
-from stillhouse.pipeline.steps.execute import execute
-from stillhouse.pipeline.timed_step import Timing
 
 VARIANTS = [
     {"name": "none", "pretraining": False},
@@ -46,14 +44,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 broken: dict[str, Any] = {}
 
 
-def timed(use: Use, config: Any, root: Path) -> Timing:
-    execute(use.step, config, use.input_paths(root), use.output_paths(root))
-    return Timing(10, 2.0, 5.0 * config.batch_size, 100.0, 0.0, "CPU")
-
-
 def compare(folder: Path, variants: Any = VARIANTS, seeds: tuple[int, ...] = (1, 2)) -> dict[tuple[str, int], Failure]:
     sweep = make_sweep("trial", {"variants": variants, "seeds": list(seeds)}, "trial")
-    return Runner(folder, timed=timed).run(make_plan(sweep, RECIPE, "recipe"))
+    return Runner(folder).run(make_plan(sweep, RECIPE, "recipe"))
 
 
 def data(folder: Path, place: str, name: str, port: str) -> str:

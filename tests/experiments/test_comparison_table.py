@@ -41,7 +41,7 @@ def frame(values: np.ndarray, queries: list[str] = QUERIES) -> pd.DataFrame:
     return pd.DataFrame(values, index=pd.Index(queries, name="query_id"), columns=MEASURES)
 
 
-def outcomes(sweep: Sweep = SWEEP, speed: float = 100.0) -> list[Outcome]:
+def outcomes(sweep: Sweep = SWEEP) -> list[Outcome]:
     rng = np.random.default_rng(5)
     made = []
     for number, variant in enumerate(sweep.variants):
@@ -52,9 +52,6 @@ def outcomes(sweep: Sweep = SWEEP, speed: float = 100.0) -> list[Outcome]:
                     seed=seed,
                     test=frame(np.round(rng.random((9, 2)) + 0.4 * number, 3)),
                     dev=frame(rng.random((9, 2))),
-                    passages_per_second=0.0 if variant.name == "none" else speed - 20 * (number - 1),
-                    peak_memory=1000.0 + seed,
-                    device="CPU",
                 )
             )
     return made

@@ -48,7 +48,7 @@ def as_markdown(table: Table) -> str:
     heads = ["variant", *table.measures, f"Δ {table.measures[0]}"]
     heads += [as_text(name) for name in sweep.losses]
     heads += [f"published {as_text(name)}" for name in published]
-    heads += ["held-out loss", "passages/s", "peak memory"]
+    heads.append("held-out loss")
     lines = [f"# {as_text(sweep.title or sweep.name)}", ""]
     if sweep.note:
         lines += [" ".join(sweep.note.split()), ""]
@@ -129,11 +129,7 @@ def _cells(table: Table, row: Row) -> list[str]:
     cells += [
         f"{row.variant.published[name]:g}" if name in row.variant.published else "–" for name in table.sweep.measures
     ]
-    cells.append(f"{row.heldout_loss:.3f}" if row.heldout_loss is not None else "–")
-    share = f" ({row.relative_speed:+.0%})" if row.relative_speed else ""
-    cells.append(f"{row.passages_per_second:.0f}{share}" if row.passages_per_second else "–")
-    memory = row.peak_gpu_memory or row.peak_memory
-    return [*cells, f"{memory:.0f} MiB" if memory else "–"]
+    return [*cells, f"{row.heldout_loss:.3f}" if row.heldout_loss is not None else "–"]
 
 
 def _measures_shown(table: Table) -> list[str]:
@@ -171,10 +167,5 @@ def _row_json(row: Row) -> dict[str, Any]:
         "dev": dict(row.dev),
         "losses": dict(row.losses),
         "heldout_loss": row.heldout_loss,
-        "passages_per_second": row.passages_per_second or None,
-        "relative_speed": row.relative_speed,
-        "peak_memory_mib": row.peak_memory or None,
-        "peak_gpu_memory_mib": row.peak_gpu_memory or None,
-        "devices": list(row.devices),
         "failures": {str(seed): why for seed, why in row.failures.items()},
     }

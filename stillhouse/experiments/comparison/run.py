@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from stillhouse.core.artifacts import refuse_file_above, refuse_foreign, write_json
+from stillhouse.core.artifacts import refuse_file_above, refuse_foreign
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.core.monitoring.duration import in_words
-from stillhouse.core.own_files import own_file
 from stillhouse.experiments.comparison.plan import Job, Plan
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use
+from stillhouse.pipeline.graph import ARTIFACTS, Use
 from stillhouse.pipeline.in_process import Run, execute_use, up_to_date
-from stillhouse.pipeline.timed_step import Timing, reason, run_timed
-
-TIMINGS = "timings.json"
-Timed = Callable[[Use, Any, Path], Timing]
 
 
 @dataclass(frozen=True)
@@ -32,19 +25,24 @@ class Failure:
     reason: str
     bad_input: bool
 
+    @classmethod
+    def of(cls, use: Use, error: Exception) -> Failure:
+        """An error of a step, with its message on one line."""
+        text = " ".join(str(error).split())
+        if not isinstance(error, InputError):
+            text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return cls(use.name, text, isinstance(error, InputError))
+
 
 @dataclass
 class Runner:
     """Runs jobs in `folder` and checks each use only once per process.
 
-    `run_use` runs a step. `timed` runs a pre-training and measures it, if it is given. The figures go to
-    `folder`/timings.json by the place of the pre-training, separate from the artifacts because they depend on the
-    machine. `done` are the places of uses that need no work.
+    `run_use` runs a step. `done` are the places of uses that need no work.
     """
 
     folder: Path
     log: Callable[[str], None] = lambda line: None
-    timed: Timed | None = run_timed
     run_use: Run = execute_use
     done: set[Path] = field(default_factory=set)
     failed: dict[Path, Failure] = field(default_factory=dict)
@@ -85,7 +83,7 @@ class Runner:
             except Exception as error:
                 if not catch or is_full_disk(error):
                     raise
-                self.failed[key] = Failure(use.name, reason(error), isinstance(error, InputError))
+                self.failed[key] = Failure.of(use, error)
                 return self.failed[key]
             self.done.add(key)
         for use in job.uses:
@@ -103,10 +101,7 @@ class Runner:
         if up_to_date(use, config, root):
             self.log(f"  {use.name}: up to date")
             return
-        if self.timed and use.name == PRETRAINING:
-            keep_timing(self.folder, job.places[use.name], self.timed(use, config, root))
-        else:
-            self.run_use(use, config, root)
+        self.run_use(use, config, root)
 
     def _link(self, name: str, job: Job, root: Path) -> None:
         """Link `root`/name to the use's outputs, so that every artifacts folder is complete."""
@@ -140,19 +135,3 @@ def refuse_foreign_use(folder: Path, place: Path) -> None:
     refuse_file_above(place / "output")
     for output in sorted(place.iterdir()) if place.is_dir() else ():
         refuse_foreign(output, place.name)
-
-
-def keep_timing(folder: Path, place: Path, timing: Timing) -> None:
-    """Add one training's figures to timings.json."""
-    kept = dict(read_timings(folder)) | {place.as_posix(): asdict(timing)}
-    with own_file(folder / TIMINGS) as path:
-        write_json(path, kept)
-
-
-def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The contents of timings.json; empty if it is missing or damaged."""
-    try:
-        content = json.loads((folder / TIMINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

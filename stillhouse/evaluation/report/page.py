@@ -18,11 +18,10 @@ from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.words import count_words
-from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
-from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.examples import Example, differences_part, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
+from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
@@ -53,8 +52,7 @@ class Content:
     """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
     `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
-    run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `compared` are the
-    system and the baseline to show query by query; by default those of the headline. `cut_short` comes from
+    run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `cut_short` comes from
     `figures.cut_short` and `missing` from `figures.missing`. `made_by` maps a system to the step that made its run, or
     to "" for a run of another tool. `teachers` maps a training to its teacher.
     """
@@ -71,9 +69,7 @@ class Content:
     examples: int
     bootstrap_samples: int
     randomisation_samples: int
-    breakdowns: Sequence[Breakdown] = ()
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    compared: tuple[str, str] | None = None
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     made_by: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +87,7 @@ def render(content: Content) -> str:
         training=about_training,
         count=count,
     )
-    test, compared = content.test, compared_systems(content)
+    test = content.test
     return template.render(
         title=content.title,
         main=test.measures[0],
@@ -108,8 +104,6 @@ def render(content: Content) -> str:
         teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
-        differences=_differences(content, compared),
-        breakdowns=[(part, Markup(_breakdown(part, compared, test))) for part in content.breakdowns],
         costs=cost_rows(content),
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
         cut_short=content.cut_short,
@@ -187,29 +181,6 @@ def choice_of(content: Content, system: str) -> Choice | None:
     return Choice(**found) if found else None
 
 
-def compared_systems(content: Content) -> tuple[str, str] | None:
-    """The system and the baseline to show query by query; None if there is only one system."""
-    if content.compared:
-        return content.compared
-    best = headline(content)
-    if best["baseline"]:
-        return best["best"], best["baseline"]
-    others = [system for system in content.test.systems if system != best["best"]]
-    return (best["best"], others[0]) if others else None
-
-
-def _differences(content: Content, compared: tuple[str, str] | None) -> dict[str, Any] | None:
-    if compared is None:
-        return None
-    names = short_name(compared[0]), short_name(compared[1])
-    return differences_part(content.corpus, content.test, *compared, content.examples, names)
-
-
-def _breakdown(part: Breakdown, compared: tuple[str, str] | None, test: Measured) -> str:
-    systems = [compared[1], compared[0]] if compared else test.systems[:1]
-    return breakdown_plot(part, systems, [short_name(system) for system in systems])
-
-
 def cost_rows(content: Content) -> list[dict[str, Any]]:
     """One row for each system whose run has costs: the index's size and, if it was timed, a query's latency."""
     passages = max(1, content.corpus.passage_count)
@@ -282,7 +253,7 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
 
 
 def _files(content: Content) -> list[str]:
-    names = ["metrics", "dev_metrics", "intervals", "significance", "breakdowns"]
+    names = ["metrics", "dev_metrics", "intervals", "significance"]
     names += ["metrics_passages"] * bool(content.test.of_passages)
     names += ["metrics_synthetic"] * (content.synthetic is not None) + ["teachers"] * bool(content.teachers)
     return [f"{name}.json" for name in names]

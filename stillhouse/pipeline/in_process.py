@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.pipeline.graph import Use
 from stillhouse.pipeline.run_progress import position
-from stillhouse.pipeline.run_times import note_seconds
 from stillhouse.pipeline.steps.execute import ORDER, READ, execute, open_inputs
 from stillhouse.pipeline.steps.places import location_fields, read_outside
 from stillhouse.pipeline.steps.spec import Report
@@ -27,9 +25,8 @@ Run = Callable[[Use, Any, Path], Report]
 
 
 def execute_use(use: Use, config: Any, root: Path) -> Report:
-    """Runs a step in this process and notes its seconds, for later estimates."""
-    note = partial(note_seconds, use, config, root)
-    return execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
+    """Runs a step in this process."""
+    return execute(use.step, config, use.input_paths(root), use.output_paths(root))
 
 
 def run_uses(

@@ -21,10 +21,10 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.monitoring.duration import in_words
 from stillhouse.core.own_machine import own_memory
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.first_run_times import Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
 from stillhouse.pipeline.model_table import MANY, at_hand, base_models
 from stillhouse.pipeline.recipe_choice import passage_length
 from stillhouse.pipeline.start_model import Start, place_of, start_of
+from stillhouse.pipeline.step_times import Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.select_best import NOTHING

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.duration import in_words
-from stillhouse.pipeline.first_run_times import TRAININGS, Scale, steps_of
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, graph_of
 from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.run_forecast import forecast, makes_pairs, scale_of_look, why_none
+from stillhouse.pipeline.step_times import TRAININGS, Scale, steps_of
 from stillhouse.pipeline.uses import Use
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
     find_sweep,
     listing,
-    only,
     seeds_of,
     split_list,
     sweep_of_flags,
@@ -28,7 +27,7 @@ from stillhouse.experiments.comparison.sweeps import (
 )
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
-from stillhouse.pipeline.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
@@ -72,7 +71,6 @@ def compare_parser() -> Parser:
         "the system to measure, any that the recipe evaluates, such as reranked, averaged or best (default: the "
         "sweep's, or retriever_1)",
     )
-    flag(what, "--only A,B", "run only these variants of the sweep")
     flag(what, "--under A,B", "run only these conditions of the sweep")
     flag(what, "--baseline NAME", "the variant to test the others against")
     flag(what, "--with WORD=VALUE", "an argument of the sweep; can be repeated", dest="given", many=True)
@@ -93,15 +91,12 @@ def compare_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
-    params = Path("params.yaml")
     if arguments.list:
-        path = find_recipe(arguments.recipe) if arguments.recipe else params
-        recipe: Recipe = load_recipe(path) if path.is_file() else {}
-        show(*listing(recipe, str(path)).split("\n"))
+        show(*listing().split("\n"))
         return 0
     sweep = chosen_sweep(arguments)
     named = arguments.recipe or sweep.recipe
-    path = find_recipe(named) if named else params
+    path = find_recipe(named) if named else Path("params.yaml")
     if arguments.kubeflow:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
@@ -188,8 +183,6 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
         sweep = find_sweep(arguments.sweep)
     if arguments.under:
         sweep = under(sweep, split_list(arguments.under, "--under"))
-    if arguments.only:
-        sweep = only(sweep, split_list(arguments.only, "--only"))
     given = {}
     for text in arguments.given:
         word, equals, value = text.partition("=")

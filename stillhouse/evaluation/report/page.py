@@ -15,9 +15,8 @@ from stillhouse.core.curves import DEV
 from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.pair_drawing import TASKS
-from stillhouse.corpus.schemas import GENERATED, SPLITS
+from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.words import count_words
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
@@ -108,7 +107,7 @@ def render(content: Content) -> str:
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
         cut_short=content.cut_short,
         missing=content.missing,
-        facts=corpus_facts(content.corpus, content.corpus_facts),
+        passages=content.corpus.passage_count,
         bootstrap_samples=content.bootstrap_samples,
         randomisation_samples=content.randomisation_samples,
         significant=SIGNIFICANT,
@@ -261,36 +260,6 @@ def _files(content: Content) -> list[str]:
 
 def examples_of(content: Content) -> list[Example]:
     return example_queries(content.corpus, content.test, content.examples) if content.examples else []
-
-
-def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, value) pairs: counts of the corpus, then other scalars of its manifest."""
-    queries = corpus.queries["split"].value_counts()
-    found = {
-        "passages": count(corpus.passage_count),
-        **({"articles": count(facts["articles"])} if "articles" in facts else {}),
-        "links": count(len(corpus.links)),
-        **{f"{split} queries": count(int(queries.get(split, 0))) for split in SPLITS},
-        "median words a passage": _median_words(corpus),
-        "rejected rows": count(len(corpus.rejected)),
-    }
-    for name, value in facts.items():
-        # Text facts such as the kind of source; lists, tables and the counts above add nothing for a reader.
-        if isinstance(value, str) and value and len(value) < 60:
-            found.setdefault(name.replace("_", " "), value)
-    return list(found.items())
-
-
-def _median_words(corpus: Corpus) -> str:
-    """The median number of words, from a histogram, so that no text is held."""
-    passages_W = np.zeros(1, dtype=np.int64)
-    for block in corpus.passage_blocks("text"):
-        seen_W = np.bincount(block["text"].map(count_words), minlength=len(passages_W))
-        seen_W[: len(passages_W)] += passages_W
-        passages_W = seen_W
-    middle = [(corpus.passage_count - 1) // 2, corpus.passage_count // 2]
-    words = np.searchsorted(np.cumsum(passages_W), middle, side="right")
-    return count(int(words.mean())) if corpus.passage_count else "0"
 
 
 def _dots(content: Content) -> str:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
     from stillhouse.evaluation.measures import Measure
 
-SYNTHETIC_RUNS = "synthetic_runs"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -45,7 +43,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.report.curves import read_curves
     from stillhouse.evaluation.report.page import Content, render
     from stillhouse.evaluation.report.teachers import read_teacher
-    from stillhouse.evaluation.runs import write_lines
 
     measures = parse_measures(config.measures)
     runs = named(inputs, "run")
@@ -85,10 +82,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         write_json(folder / "metrics_passages.json", test.passage_means())
     if synthetic:
         write_json(folder / "metrics_synthetic.json", synthetic.means())
-    for asked in (measured for measured in of_test if measured.synthetic):
-        (folder / SYNTHETIC_RUNS).mkdir()
-        for system, lines in asked.runs.items():  # as measured: without the passages that the queries come from
-            write_lines(folder / SYNTHETIC_RUNS / f"{system}.trec", lines, system)
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
     table = pa.Table.from_pandas(figures.per_query_table(corpus, of_dev + of_test), preserve_index=False)

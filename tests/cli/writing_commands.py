@@ -119,7 +119,7 @@ def step_case(name: str) -> Case:
             found += [port.flag, f"one={inputs / port.name}" if port.many else inputs / port.name]
         for port in step.outputs:
             found += [port.flag, there / port.name]
-        return [*found, "--metrics", there / "metrics.json", "--report", there / "report.json", "--work", there / "w"]
+        return [*found, "--report", there / "report.json", "--work", there / "w"]
 
     def prepare(patch: pytest.MonkeyPatch, inputs: Path) -> None:
         stand_ins(patch, inputs)

@@ -13,7 +13,7 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
-from stillhouse.experiments.comparison.run import Failure, Runner, refuse_foreign_use
+from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
     find_sweep,
@@ -26,6 +26,7 @@ from stillhouse.experiments.comparison.sweeps import (
     with_retriever,
 )
 from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.in_process import refuse_foreign_outputs
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.small import small
@@ -212,9 +213,8 @@ def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
     """
     refuse_foreign_files(target, results())
     for job in (plan.reference, *plan.jobs):
-        for name, place in job.places.items():
-            refuse_foreign_use(folder, folder / place / ARTIFACTS / name)
-            refuse_foreign_use(folder, folder / job.place / ARTIFACTS / name)
+        for use in job.uses:
+            refuse_foreign_outputs([use], folder / job.places[use.name] / ARTIFACTS)
 
 
 def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str, object]]:

@@ -83,8 +83,7 @@ def test_a_table_of_a_paper_runs_with_small(here: Path, monkeypatch: pytest.Monk
     Path("one-row.yaml").write_text(yaml.safe_dump(content))
     words = ["compare", "--sweep", "one-row.yaml", "--small", "--folder", "out", "--quiet"]
     assert cli.main([*words, "--under", "bm25,mined"]) == 0
-    trained = [path for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()]
-    assert len(trained) == 1
+    assert len(list(Path("out").rglob("retriever_1/retriever"))) == 1
     values = {}
     for condition, system in (("bm25", "retriever_1"), ("mined", "retriever_2")):
         content = json.loads(Path("out", condition, "comparison.json").read_text())

@@ -237,3 +237,8 @@ def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
         return Report(**json.loads(path.read_text(encoding="utf-8")), facts=dict(facts))
     except (OSError, ValueError, TypeError):
         raise InputError(f"{path} is missing, or was not written by a step") from None
+
+
+def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
+    """Writes scalars as flat JSON, the form that `dvc metrics` and Kubeflow read."""
+    write_whole_json(path, dict(metrics))

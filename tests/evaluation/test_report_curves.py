@@ -10,7 +10,6 @@ import pytest
 from stillhouse.core.curves import CurveRow, best_row, write_curves
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.report.curves import (
-    forest_plot,
     interval_plot,
     kept_row,
     loss_plot,
@@ -83,10 +82,8 @@ HOSTILE = [r"a$\frac$b", r"a$b$c <b>&amp; \alpha 50 % {0}"]
 
 def plots_with(name: str) -> dict[str, str]:
     """Return every plot, with a user-chosen name wherever it takes one."""
-    figures = np.array([[0.2, 0.1, 0.3]])
     return {
         "intervals": interval_plot([name, "BM25"], *np.array([[0.5, 0.3], [0.4, 0.2], [0.6, 0.4]]), name, name),
-        "forest": forest_plot([name], {name: figures}, name, name),
         "losses": loss_plot(CURVES, name),
     }
 

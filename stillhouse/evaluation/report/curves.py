@@ -133,35 +133,6 @@ def interval_plot(
         return as_svg(figure, f"{measure} of every system: mean and 95 % interval")
 
 
-def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure: str, baseline: str) -> str:
-    """A panel per system with a row per corpus: the difference to the baseline and its interval.
-
-    `panels` maps a system to float64 [corpora, 3]: difference, low, high. A difference is grey if its interval
-    contains 0.
-    """
-    with drawing():
-        height = 1.1 + 0.3 * len(labels)
-        figure = Figure(figsize=(7.6, height * -(-len(panels) // 3)), layout="constrained")
-        columns = min(3, len(panels))
-        grid = figure.subplots(-(-len(panels) // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
-        for axes, (system, figures) in zip(grid, panels.items()):
-            axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
-            for row, (difference, low, high) in enumerate(figures):
-                colour = SECOND if low <= 0 <= high else ACCENT
-                axes.plot([low, high], [row, row], color=colour, linewidth=2, zorder=2)
-                axes.plot([difference], [row], "o", markersize=6, color=colour, zorder=3)
-            axes.set_yticks(np.arange(len(labels)), labels)
-            axes.set_ylim(len(labels) - 0.5, -0.5)
-            axes.set_title(system, fontsize=10, color=INK, loc="left")
-            axes.grid(axis="x", color=FAINT, linewidth=0.8)
-            axes.locator_params(axis="x", nbins=5)
-            axes.tick_params(axis="y", length=0)
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
-        figure.supxlabel(f"{measure}, difference to {baseline} with 95 % interval", fontsize=10, color=INK)
-        return as_svg(figure, f"{measure} of every system on every corpus: difference to {baseline}")
-
-
 def loss_plot(curves: pd.DataFrame, name: str) -> str:
     """Training and held-out loss over steps, and below them the ranking of dev queries if it chose the step.
 

@@ -1,4 +1,4 @@
-"""Reports which step a run has reached, and how long the rest will take."""
+"""Says before a run what is left of it, and how long that takes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,6 @@ def outlook(left: Sequence[Use], total: int, settings: Mapping[str, Any], root: 
     if not seconds:
         return said
     return "\n".join([f"{said}: about {in_words(sum(seconds.values()))} on this machine:", *by_stage(seconds)])
-
-
-def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
-    """The line about the first of the uses that are `left`: its own time, and that of all of them."""
-    said = f"step {number} of {total}: {left[0].name} ({left[0].step_name})"
-    seconds = expected_seconds(left, settings, root)
-    if seconds:
-        said += f", about {in_words(seconds[left[0].name])}"
-    return f"{said}; about {in_words(sum(seconds.values()))} left in all" if len(seconds) > 1 else said
 
 
 @doing("estimating the time")

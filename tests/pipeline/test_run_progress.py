@@ -40,8 +40,7 @@ def test_run_says_each_step_its_total_and_the_time(
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
     assert said[0] == f"{NUMBER} of {NUMBER} steps to do" + f": about {NUMBER} min on this machine:" * known
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name})" for number, use in enumerate(USES, start=1)]
-    times = [f", about 60 s; about {left} min left in all" for left in range(NUMBER, 1, -1)] + [", about 60 s"]
-    assert said[1:-1] == [step + time * known for step, time in zip(steps, times, strict=True)]
+    assert said[1:-1] == steps
     assert said[-1].startswith(f"{NUMBER} steps in ") and said[-1].endswith(", 0 of them were up to date")
 
     Path("params.yaml").write_text("evaluate: {bootstrap_samples: 300}\nmine_2: {negatives_depth: 3}\n")

@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import write_json
 from stillhouse.core.markdown import as_text
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.experiments.comparison.table import Row, Table, agreement, same_measure
+from stillhouse.experiments.comparison.table import Row, Table, same_measure
 
 FILES = ("comparison.json", "comparison.md")
 """The files that `write_files` writes."""
@@ -24,7 +24,7 @@ def write_files(table: Table, folder: Path) -> None:
 
 def as_json(table: Table) -> dict[str, Any]:
     """All contents of the table as plain data."""
-    sweep, order = table.sweep, agreement(table)
+    sweep = table.sweep
     return {
         "sweep": sweep.name,
         "title": sweep.title,
@@ -37,7 +37,6 @@ def as_json(table: Table) -> dict[str, Any]:
         "test_queries": table.queries,
         "dev_queries": table.dev_queries,
         "references": {system: dict(means) for system, means in table.references.items()},
-        "order_agreement": vars(order) if order else None,
         "variants": {row.variant.name: _row_json(row) for row in table.rows},
     }
 
@@ -103,11 +102,6 @@ def footnotes(table: Table) -> list[str]:
         notes.append(f"The baseline `{sweep.baseline}` has no result, so there are no tests against it.")
     if sweep.measures:
         notes.append(f"Published: {as_text(sweep.source)}; {as_text(sweep.published_on)}.")
-    if order := agreement(table):
-        notes.append(
-            f"Order of the {order.variants} variants by {order.ours} compared with the published order by "
-            f"{order.published}: Kendall's tau {order.tau:.2f}."
-        )
     notes += [
         f"`{row.variant.name}` failed with seed {seed}: {as_text(why)}"
         for row in table.rows

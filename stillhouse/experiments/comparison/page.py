@@ -19,7 +19,7 @@ from stillhouse.evaluation.systems import short_name
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.plots import PALETTE, axis_plot, colours, curve_plot, dash, variants_plot
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
-from stillhouse.experiments.comparison.table import Row, Table, agreement
+from stillhouse.experiments.comparison.table import Row, Table
 
 PAGE = "comparison.html"
 EXAMPLES = 3
@@ -50,7 +50,6 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         headline=headline(table),
         winners=sum(_beats(row, table.measures[0]) for row in table.done),
         significant=SIGNIFICANT,
-        order=agreement(table),
         has_dev=has_dev,
         losses=list(sweep.losses),
         published=sweep.measures,

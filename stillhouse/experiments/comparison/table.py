@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, stable
@@ -196,36 +195,6 @@ def tests_against(
 def _measured(values: Mapping[str, pd.DataFrame]) -> Measured:
     """The variants as the systems of an evaluation, whose statistics they share."""
     return Measured("test", {}, values)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """The agreement of our order of the variants with a paper's: Kendall's tau-b over variants with both figures."""
-
-    published: str
-    ours: str
-    variants: int
-    tau: float
-
-
-def agreement(table: Table) -> Agreement | None:
-    """Compare the order by the paper's first measure with ours by the same measure, or by our first one.
-
-    None for fewer than three variants, or if all are equal on either side.
-    """
-    if not table.sweep.measures:
-        return None
-    published = table.sweep.measures[0]
-    ours = same_measure(published, table.measures) or table.measures[0]
-    pairs = [
-        (row.variant.published[published], row.figures[ours].mean)
-        for row in table.done
-        if published in row.variant.published
-    ]
-    if len(pairs) < 3:
-        return None
-    tau = float(stats.kendalltau(*zip(*pairs)).statistic)
-    return None if np.isnan(tau) else Agreement(published, ours, len(pairs), stable(tau))
 
 
 def same_measure(published: str, measures: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Search of sampled vectors: exact and approximate, time, memory, recall and size; then the evaluation of a run.
+"""Search of sampled vectors: exact and approximate, time, memory, recall and size.
 
     python -m benchmarks search --folder build/search [--passages 1000000] [--threads 1]
 
@@ -17,7 +17,6 @@ from typing import Any
 
 import faiss
 import numpy as np
-import pandas as pd
 import torch
 
 from benchmarks.command import command, run_alone
@@ -25,18 +24,15 @@ from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
 from stillhouse.core.arrays import save_array
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.evaluation.measures import parse_measures, per_query
-from stillhouse.evaluation.runs import read_run, write_run
 from stillhouse.search.embeddings import Embeddings, write_segment
 from stillhouse.search.settings import IndexConfig
 from stillhouse.search.vector_index import CutVectors, VectorIndex, measure, write_index
 
 WIDTH, CLUSTERS, SPREAD, NOISE, SEED = 384, 2000, 0.8, 0.4, 0
 PART = 50_000
-QUERIES, RUN_DEPTH, ALONE = 1000, 1000, 50
+QUERIES, ALONE = 1000, 50
 KINDS = ("flat", "hnsw", "ivfpq", "sq8")
 FAISS = "faiss, in memory"
-MEASURES = "RR@10 nDCG@10 R@50 R@1000 AP"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -136,30 +132,7 @@ def search_one(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
     return {"seconds": together, "milliseconds": alone, "mib": peak_mib()}
 
 
-def evaluate_run(kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Retrieves deep, writes the run, reads it again and measures it."""
-    queries, relevant = np.load(arguments.folder / "queries.npy"), np.load(arguments.folder / "relevant.npy")
-    index = VectorIndex(index_folder(arguments, kind))
-    times, started = {}, time.perf_counter()
-
-    def lap(name: str) -> None:
-        nonlocal started
-        times[name], started = time.perf_counter() - started, time.perf_counter()
-
-    rows, scores = index.search(queries, RUN_DEPTH)
-    lap("search")
-    query_ids, path = [f"q{number}" for number in range(len(queries))], arguments.folder / "test.trec"
-    write_run(path, query_ids, index.passage_ids, rows, scores, "dense")
-    lap("writing the run")
-    run = read_run(path)
-    lap("reading the run")
-    qrels = pd.DataFrame({"query_id": query_ids, "passage_id": [f"p{row}" for row in relevant], "relevance": 1})
-    values = per_query(qrels, run, parse_measures(MEASURES)).mean()
-    lap("measures")
-    return {"times": times, "lines": len(run), "values": values.to_dict(), "mib": peak_mib()}
-
-
-TASKS = {"build": build_one, "recall": recall_of, "search": search_one, "evaluate": evaluate_run}
+TASKS = {"build": build_one, "recall": recall_of, "search": search_one}
 
 
 def report(arguments: argparse.Namespace) -> list[str]:
@@ -186,11 +159,6 @@ def report(arguments: argparse.Namespace) -> list[str]:
         lines.append(
             f"| {FAISS} | | | | {found['seconds']:.2f} | {found['milliseconds']:.2f} | {found['mib']:.0f} | 1 | 1 |"
         )
-        run = in_a_process("evaluate", "flat", arguments)
-        times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in run["times"].items())
-        values = ", ".join(f"{name} {value:.3f}" for name, value in run["values"].items())
-        lines += ["", f"A run of {run['lines']} lines, {RUN_DEPTH} a query: {times}; peak memory {run['mib']:.0f} MiB."]
-        lines += [f"Its figures: {values}."]
     return lines
 
 

@@ -13,12 +13,11 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans, unchanged
-from stillhouse.experiments.comparison.run import TIMINGS, Failure, Runner, refuse_foreign_use
+from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
     find_sweep,
     listing,
-    only,
     seeds_of,
     split_list,
     sweep_of_flags,
@@ -27,8 +26,9 @@ from stillhouse.experiments.comparison.sweeps import (
     with_retriever,
 )
 from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.in_process import refuse_foreign_outputs
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
-from stillhouse.pipeline.recipes import Recipe, find_recipe, load_recipe
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
@@ -72,7 +72,6 @@ def compare_parser() -> Parser:
         "the system to measure, any that the recipe evaluates, such as reranked, averaged or best (default: the "
         "sweep's, or retriever_1)",
     )
-    flag(what, "--only A,B", "run only these variants of the sweep")
     flag(what, "--under A,B", "run only these conditions of the sweep")
     flag(what, "--baseline NAME", "the variant to test the others against")
     flag(what, "--with WORD=VALUE", "an argument of the sweep; can be repeated", dest="given", many=True)
@@ -93,15 +92,12 @@ def compare_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = compare_parser().parse(argv)
-    params = Path("params.yaml")
     if arguments.list:
-        path = find_recipe(arguments.recipe) if arguments.recipe else params
-        recipe: Recipe = load_recipe(path) if path.is_file() else {}
-        show(*listing(recipe, str(path)).split("\n"))
+        show(*listing().split("\n"))
         return 0
     sweep = chosen_sweep(arguments)
     named = arguments.recipe or sweep.recipe
-    path = find_recipe(named) if named else params
+    path = find_recipe(named) if named else Path("params.yaml")
     if arguments.kubeflow:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
@@ -188,8 +184,6 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
         sweep = find_sweep(arguments.sweep)
     if arguments.under:
         sweep = under(sweep, split_list(arguments.under, "--under"))
-    if arguments.only:
-        sweep = only(sweep, split_list(arguments.only, "--only"))
     given = {}
     for text in arguments.given:
         word, equals, value = text.partition("=")
@@ -217,12 +211,10 @@ def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
 
     `target` is where the page goes: `folder`, or the folder of a condition in it.
     """
-    refuse_foreign_files(folder, [TIMINGS])
     refuse_foreign_files(target, results())
     for job in (plan.reference, *plan.jobs):
-        for name, place in job.places.items():
-            refuse_foreign_use(folder, folder / place / ARTIFACTS / name)
-            refuse_foreign_use(folder, folder / job.place / ARTIFACTS / name)
+        for use in job.uses:
+            refuse_foreign_outputs([use], folder / job.places[use.name] / ARTIFACTS)
 
 
 def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str, object]]:

@@ -28,7 +28,6 @@ COLUMNS = ("query_id", "q0", "passage_id", "rank", "score", "system")
 LINE = "%s Q0 %s %d %.9g %s\n"  # nine significant digits tell any two float32 values apart
 WRITTEN_AT_ONCE = 100_000  # lines
 READ_AT_ONCE = 1 << 24  # bytes
-LONGEST_LINE = 1 << 20  # bytes
 KEPT = ("query_id", "passage_id", "rank", "score")
 TEXT = pa.dictionary(pa.int32(), pa.string())
 MAGNITUDE = 0x7FFFFFFF
@@ -110,13 +109,6 @@ def write_run(
             file.write("".join([LINE % line for line in zip(*columns)]))
 
 
-def write_lines(path: Path, run: pd.DataFrame, system: str) -> None:
-    """Write a run from `read_run`, possibly with fewer lines, for other tools to measure."""
-    columns = [run[name].tolist() for name in KEPT]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write("".join([LINE % (*line, system) for line in zip(*columns)]))
-
-
 def _refuse_white_space(ids: np.ndarray, what: str) -> None:
     distinct = pd.Series(ids, dtype="str")
     bad = distinct[~distinct.str.fullmatch(r"\S+")]
@@ -193,13 +185,7 @@ def _read_lines(path: Path) -> pd.DataFrame:
         with open_binary(path) as file:
             while block := file.read(READ_AT_ONCE):
                 block = block if len(blocks) > 1 else block.removeprefix(b"\xef\xbb\xbf")
-                rest = file.readline(LONGEST_LINE)
-                if len(rest) == LONGEST_LINE:
-                    raise InputError(
-                        f"{path} has a line of more than {LONGEST_LINE:,} bytes, so it is not a TREC run file; give "
-                        "one with `query_id Q0 passage_id rank score system` in every line"
-                    )
-                block = _single_spaced(block + rest)
+                block = _single_spaced(block + file.readline())
                 if block.strip(b" \n"):
                     blocks.append(csv.read_csv(pa.BufferReader(block), **options))
     except pa.ArrowInvalid as error:

@@ -36,9 +36,7 @@ class Comparison:
     difference: float
     low: float
     high: float
-    t_test_p: float
     randomisation_p: float
-    t_test_p_holm: float
     randomisation_p_holm: float
 
     def turned(self) -> Comparison:
@@ -105,23 +103,6 @@ def _blocks(samples: int, queries: int) -> Iterator[int]:
         samples -= size
 
 
-def t_test_p(differences_QC: np.ndarray) -> np.ndarray:
-    """Two-sided paired t-test of each column's mean against 0: p_C, float64.
-
-    p is 1 if there are no differences or only one query.
-    """
-    p_C = np.ones(differences_QC.shape[1])
-    if len(differences_QC) < 2:
-        return p_C
-    spread_C = np.ptp(differences_QC, axis=0) > 0
-    p_C[~spread_C & (differences_QC[0] != 0)] = 0.0
-    if spread_C.any():
-        from scipy import stats  # takes half a second, which drawing curves does not need
-
-        p_C[spread_C] = stats.ttest_1samp(differences_QC[:, spread_C], 0.0, axis=0).pvalue
-    return p_C
-
-
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     """Holm's step-down correction of one family of p-values, in the given order, at most 1."""
     p_C = np.asarray(p, dtype=np.float64)
@@ -137,7 +118,6 @@ def compare(
 ) -> list[Comparison]:
     """Compare C pairs of systems by their per-query differences in one measure; the C pairs are one Holm family."""
     low_C, high_C = bootstrap_intervals(differences_QC, bootstrap_samples, seed)
-    t_C = t_test_p(differences_QC)
     flip_C = sign_flip_p(differences_QC, randomisation_samples, seed)
-    columns = (differences_QC.mean(axis=0), low_C, high_C, t_C, flip_C, holm(t_C), holm(flip_C))
+    columns = (differences_QC.mean(axis=0), low_C, high_C, flip_C, holm(flip_C))
     return [Comparison(*(float(value) for value in row)) for row in zip(*columns)]

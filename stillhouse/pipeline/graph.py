@@ -8,7 +8,7 @@ steps (`graph_of`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,9 @@ PRETRAINING = "pretraining"
 PRETRAINED = {"encoder": f"{PRETRAINING}/encoder"}
 START = "fetch_model/encoder"
 """The base model."""
+HYBRID_RUN = "zero_shot_hybrid_run"
+TRAININGS = ("pretrain", "train-retriever", "train-reranker", "train-projection")
+"""The steps with loss curves."""
 LEXICAL = Use("bm25", "bm25", CORPUS | GATE)
 
 
@@ -68,26 +71,28 @@ def _base_with_bm25() -> tuple[Use, Use]:
     searched = {"retriever": START, "index": "zero_shot_index/index"}
     return (
         Use("zero_shot_hybrid", "hybrid", CORPUS | searched | {"bm25": "bm25/bm25"}),
-        Use("zero_shot_hybrid_run", "retrieve", CORPUS | searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
+        Use(HYBRID_RUN, "retrieve", CORPUS | searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
     )
 
 
-def _last(systems: Iterable[str], runs: Iterable[str], trainings: Iterable[str]) -> dict[str, tuple[Use, ...]]:
-    """The last stage: the choice among the base model and the retrievers of `systems`, and the evaluation of all runs,
-    by system name, with the loss curves of the trainings."""
-    candidates = {"zero_shot": START} | {system: f"{system}/retriever" for system in systems}
-    of_best = {f"candidates/{system}": retriever for system, retriever in candidates.items()}
-    of_best |= {f"indexes/{system}": f"{system}_index/index" for system in candidates}
+def _graph(stages: Mapping[str, tuple[Use, ...]]) -> dict[str, tuple[Use, ...]]:
+    """The stages with a last one: the choice among the base model and all retrievers that have an index, and the
+    evaluation of all runs, with the loss curves of all trainings."""
+    uses = staged(stages)
+    retrievers = {use.name.removesuffix("_index"): use.inputs["retriever"] for use in uses if use.step_name == "index"}
+    of_best = {f"candidates/{system}": retriever for system, retriever in retrievers.items()}
+    of_best |= {f"indexes/{system}": f"{system}_index/index" for system in retrievers}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
-    measured = {f"run/{run.removesuffix('_run')}": f"{run}/run" for run in runs}
-    curves = {f"curves/{training}": f"{training}/curves" for training in trainings}
-    return {
-        "evaluation": (
-            Use("best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | of_best),
-            Use("best_run", "retrieve", CORPUS | found),
-            Use("evaluate", "evaluate", CORPUS | measured | curves),
-        )
-    }
+    runs = [use.name for use in uses if use.step_name in ("bm25", "retrieve", "rerank")]
+    runs.sort(key=lambda name: name == HYBRID_RUN)  # a baseline, of which no training is the next stage
+    measured = {f"run/{run.removesuffix('_run')}": f"{run}/run" for run in (*runs, "best_run")}
+    curves = {f"curves/{use.name}": f"{use.name}/curves" for use in uses if use.step_name in TRAININGS}
+    last = (
+        Use("best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | of_best),
+        Use("best_run", "retrieve", CORPUS | found),
+        Use("evaluate", "evaluate", CORPUS | measured | curves),
+    )
+    return {**stages, "evaluation": last}
 
 
 FETCH, INGEST = Use("fetch_model", "fetch-model"), Use("ingest", "ingest")
@@ -96,176 +101,129 @@ CHECKED = Use("validate", "validate", CORPUS | {"encoder": START})
 TOKENS = Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": START})
 LM_HEAD = Use("lm_head", "pretrain", {"tokens": "tokenize/tokens", "init": START})
 
-SIMLM = {
-    "corpus": (
-        FETCH,
-        Use("fetch_generator", "fetch-model"),
-        Use("fetch_reranker", "fetch-model"),
-        INGEST,
-        Use("validate", "validate", CORPUS),
-        TOKENS,
-        Use("importance", "importance", {"tokens": "tokenize/tokens"}),
-        LEXICAL,
-    ),
-    PRETRAINING: (
-        LM_HEAD,
-        Use(
-            PRETRAINING,
-            "pretrain",
-            {
-                "tokens": "tokenize/tokens",
-                "importance": "importance/importance",
-                "init": "lm_head/encoder",
-                "generator": "fetch_generator/encoder",
-            },
+SIMLM = _graph(
+    {
+        "corpus": (
+            FETCH,
+            Use("fetch_generator", "fetch-model"),
+            Use("fetch_reranker", "fetch-model"),
+            INGEST,
+            Use("validate", "validate", CORPUS),
+            TOKENS,
+            Use("importance", "importance", {"tokens": "tokenize/tokens"}),
+            LEXICAL,
         ),
-    ),
-    "retriever_1": (
-        *dense("zero_shot", START),
-        *_train("retriever_1_unpretrained", "bm25", START),
-        *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
-    ),
-    "retriever_2": (
-        _mine("mine_1", "retriever_1/retriever"),
-        *_train("retriever_2", "mine_1", PRETRAINED["encoder"]),
-    ),
-    "distillation": (
-        _mine("mine_2", "retriever_2/retriever"),
-        Use(
-            "reranker",
-            "train-reranker",
-            CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": START},
+        PRETRAINING: (
+            LM_HEAD,
+            Use(
+                PRETRAINING,
+                "pretrain",
+                {
+                    "tokens": "tokenize/tokens",
+                    "importance": "importance/importance",
+                    "init": "lm_head/encoder",
+                    "generator": "fetch_generator/encoder",
+                },
+            ),
         ),
-        Use(
-            "teacher",
-            "score-pairs",
-            CORPUS
-            | {
-                "negatives": "mine_2/negatives",
-                "reranker": "reranker/reranker",
-                "retriever": "retriever_2/retriever",
-                "index": "retriever_2_index/index",
-            },
+        "retriever_1": (
+            *dense("zero_shot", START),
+            *_train("retriever_1_unpretrained", "bm25", START),
+            *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
         ),
-        *_train("distilled", "mine_2", PRETRAINED["encoder"], "teacher"),
-        Use(
-            "reranked_run",
-            "rerank",
-            CORPUS | {"candidates": "retriever_2_run/run", "reranker": "reranker/reranker"},
+        "retriever_2": (
+            _mine("mine_1", "retriever_1/retriever"),
+            *_train("retriever_2", "mine_1", PRETRAINED["encoder"]),
         ),
-    ),
-    **_last(
-        ("retriever_1_unpretrained", "retriever_1", "retriever_2", "distilled"),
-        (
-            "bm25",
-            "zero_shot_run",
-            "retriever_1_unpretrained_run",
-            "retriever_1_run",
-            "retriever_2_run",
-            "reranked_run",
-            "distilled_run",
-            "best_run",
+        "distillation": (
+            _mine("mine_2", "retriever_2/retriever"),
+            Use(
+                "reranker",
+                "train-reranker",
+                CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": START},
+            ),
+            Use(
+                "teacher",
+                "score-pairs",
+                CORPUS
+                | {
+                    "negatives": "mine_2/negatives",
+                    "reranker": "reranker/reranker",
+                    "retriever": "retriever_2/retriever",
+                    "index": "retriever_2_index/index",
+                },
+            ),
+            Use(
+                "reranked_run",
+                "rerank",
+                CORPUS | {"candidates": "retriever_2_run/run", "reranker": "reranker/reranker"},
+            ),
+            *_train("distilled", "mine_2", PRETRAINED["encoder"], "teacher"),
         ),
-        (
-            "lm_head",
-            "pretraining",
-            "retriever_1_unpretrained",
-            "retriever_1",
-            "retriever_2",
-            "reranker",
-            "distilled",
-        ),
-    ),
-}
+    }
+)
 """The papers' run: pre-training, retrievers 1 and 2, the cross-encoder, and the retriever distilled from it."""
 
-LABELLED = {
-    "corpus": (FETCH, INGEST, CHECKED, LEXICAL),
-    "retriever_1": (
-        *dense("zero_shot", START),
-        *_base_with_bm25(),
-        _mine("mine_1", START, "zero_shot"),
-        *_train("retriever_1", "mine_1", START),
-    ),
-    "retriever_2": (
-        _mine("mine_2", "retriever_1/retriever"),
-        *_train("retriever_2", "mine_2", "retriever_1/retriever"),
-        *_projected(),
-    ),
-    "distillation": (
-        _fused_teacher(),
-        *_train("distilled", "mine_2", "retriever_2/retriever", "teacher"),
-        *_averaged(START),
-    ),
-    **_last(
-        ("retriever_1", "retriever_2", "projected", "distilled", "averaged"),
-        (
-            "bm25",
-            "zero_shot_run",
-            "retriever_1_run",
-            "retriever_2_run",
-            "projected_run",
-            "distilled_run",
-            "averaged_run",
-            "zero_shot_hybrid_run",
-            "best_run",
+LABELLED = _graph(
+    {
+        "corpus": (FETCH, INGEST, CHECKED, LEXICAL),
+        "retriever_1": (
+            *dense("zero_shot", START),
+            *_base_with_bm25(),
+            _mine("mine_1", START, "zero_shot"),
+            *_train("retriever_1", "mine_1", START),
         ),
-        ("retriever_1", "retriever_2", "projected", "distilled"),
-    ),
-}
+        "retriever_2": (
+            _mine("mine_2", "retriever_1/retriever"),
+            *_train("retriever_2", "mine_2", "retriever_1/retriever"),
+            *_projected(),
+        ),
+        "distillation": (
+            _fused_teacher(),
+            *_train("distilled", "mine_2", "retriever_2/retriever", "teacher"),
+            *_averaged(START),
+        ),
+    }
+)
 """For a base model that is already a retriever, and at least a few hundred questions."""
 
-UNLABELLED = {
-    "corpus": (FETCH, INGEST, CHECKED, LEXICAL),
-    "distillation": (
-        *dense("zero_shot", START),
-        *_base_with_bm25(),
-        _mine("mine_2", START, "zero_shot"),
-        *_train("distilled", "mine_2", START),
-        *_averaged(START),
-    ),
-    **_last(
-        ("distilled", "averaged"),
-        ("bm25", "zero_shot_run", "distilled_run", "averaged_run", "zero_shot_hybrid_run", "best_run"),
-        ("distilled",),
-    ),
-}
+UNLABELLED = _graph(
+    {
+        "corpus": (FETCH, INGEST, CHECKED, LEXICAL),
+        "distillation": (
+            *dense("zero_shot", START),
+            *_base_with_bm25(),
+            _mine("mine_2", START, "zero_shot"),
+            *_train("distilled", "mine_2", START),
+            *_averaged(START),
+        ),
+    }
+)
 """For a corpus without questions: it trains on pairs that are made from the passages."""
 
-LANGUAGE_MODEL = {
-    "corpus": (FETCH, INGEST, CHECKED, TOKENS, LEXICAL),
-    PRETRAINING: (
-        LM_HEAD,
-        Use(PRETRAINING, "pretrain", {"tokens": "tokenize/tokens", "init": "lm_head/encoder"}),
-    ),
-    "retriever_1": (
-        *dense("zero_shot", START),
-        *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
-    ),
-    "retriever_2": (
-        _mine("mine_1", "retriever_1/retriever"),
-        *_train("retriever_2", "mine_1", "retriever_1/retriever"),
-    ),
-    "distillation": (
-        _mine("mine_2", "retriever_2/retriever"),
-        _fused_teacher(),
-        *_train("distilled", "mine_2", "retriever_2/retriever", "teacher"),
-        *_averaged("retriever_1/retriever"),
-    ),
-    **_last(
-        ("retriever_1", "retriever_2", "distilled", "averaged"),
-        (
-            "bm25",
-            "zero_shot_run",
-            "retriever_1_run",
-            "retriever_2_run",
-            "distilled_run",
-            "averaged_run",
-            "best_run",
+LANGUAGE_MODEL = _graph(
+    {
+        "corpus": (FETCH, INGEST, CHECKED, TOKENS, LEXICAL),
+        PRETRAINING: (
+            LM_HEAD,
+            Use(PRETRAINING, "pretrain", {"tokens": "tokenize/tokens", "init": "lm_head/encoder"}),
         ),
-        ("lm_head", "pretraining", "retriever_1", "retriever_2", "distilled"),
-    ),
-}
+        "retriever_1": (
+            *dense("zero_shot", START),
+            *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
+        ),
+        "retriever_2": (
+            _mine("mine_1", "retriever_1/retriever"),
+            *_train("retriever_2", "mine_1", "retriever_1/retriever"),
+        ),
+        "distillation": (
+            _mine("mine_2", "retriever_2/retriever"),
+            _fused_teacher(),
+            *_train("distilled", "mine_2", "retriever_2/retriever", "teacher"),
+            *_averaged("retriever_1/retriever"),
+        ),
+    }
+)
 """For a base model that is not a retriever yet: it is pre-trained first."""
 
 GRAPHS: Mapping[str, Mapping[str, tuple[Use, ...]]] = {

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from stillhouse.core.config import recorded
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.pipeline.graph import Use
-from stillhouse.pipeline.run_progress import position
-from stillhouse.pipeline.run_times import note_seconds
 from stillhouse.pipeline.steps.execute import ORDER, READ, execute, open_inputs
 from stillhouse.pipeline.steps.places import location_fields, read_outside
 from stillhouse.pipeline.steps.spec import Report
@@ -27,9 +24,8 @@ Run = Callable[[Use, Any, Path], Report]
 
 
 def execute_use(use: Use, config: Any, root: Path) -> Report:
-    """Runs a step in this process and notes its seconds, for later estimates."""
-    note = partial(note_seconds, use, config, root)
-    return execute(use.step, config, use.input_paths(root), use.output_paths(root), note)
+    """Runs a step in this process."""
+    return execute(use.step, config, use.input_paths(root), use.output_paths(root))
 
 
 def run_uses(
@@ -44,8 +40,8 @@ def run_uses(
 ) -> dict[str, Report | None]:
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
-    `log` gets a line before each use with its position in the run, which has the uses `whole` if given, and the
-    estimated time left. Each use is executed within the context that `around` gives, by `run`; `done` gets its report.
+    `log` gets a line before each use with its position in the run, which has the uses `whole` if given. Each use is
+    executed within the context that `around` gives, by `run`; `done` gets its report.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same version
     of the step, the same settings, the same inputs and the same content of what it reads outside the run.
@@ -61,9 +57,7 @@ def run_uses(
             reports[use.name] = None
             continue
         if len(whole) > 1:
-            number = whole.index(use) + 1
-            left = [use, *(other for other in still_to_do(whole, configs, root) if other not in whole[:number])]
-            log(position(number, len(whole), left, configs, root))
+            log(f"step {whole.index(use) + 1} of {len(whole)}: {use.name} ({use.step_name})")
         with around(use):
             reports[use.name] = report = run(use, config, root)
         done(use, config, report, root)

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.duration import by_stage, in_words
-from stillhouse.pipeline.first_run_times import (
+from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import Recipe, configs
+from stillhouse.pipeline.start_model import config_of, place_of
+from stillhouse.pipeline.step_times import (
     ON_GPU,
     TRAININGS,
     Scale,
@@ -19,9 +22,6 @@ from stillhouse.pipeline.first_run_times import (
     predicted_seconds,
     steps_of,
 )
-from stillhouse.pipeline.graph import graph_of
-from stillhouse.pipeline.recipes import Recipe, configs
-from stillhouse.pipeline.start_model import config_of, place_of
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook

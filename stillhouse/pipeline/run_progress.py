@@ -1,4 +1,4 @@
-"""Reports which step a run has reached, and how long the rest will take."""
+"""Says before a run what is left of it, and how long that takes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.pipeline.run_times import estimate
+from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.monitoring.duration import by_stage, in_words
+from stillhouse.pipeline.graph import CORPUS, START
+from stillhouse.pipeline.step_times import on_processor, predicted_seconds, scale_of
 from stillhouse.pipeline.uses import Use
 
 
 def outlook(left: Sequence[Use], total: int, settings: Mapping[str, Any], root: Path) -> str:
     """The lines before a run: how many of its uses are `left`, and how long they take, in all and one by one."""
-    found = estimate(left, settings, root)
-    said, stages = f"{len(left)} of {total} steps to do: {found.total()}", found.stages()
-    return "\n".join([f"{said}:", *stages] if stages else [said])
+    said, seconds = f"{len(left)} of {total} steps to do", expected_seconds(left, settings, root)
+    if not seconds:
+        return said
+    return "\n".join([f"{said}: about {in_words(sum(seconds.values()))} on this machine:", *by_stage(seconds)])
 
 
-def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
-    """The line about the first of the uses that are `left`: its own time, and that of all of them."""
-    found = estimate(left, settings, root)
-    own, time = found.of(left[0].name), found.total()
-    if len(left) > 1:
-        time = (f"{own}; " if own else "") + found.total(" left in all")
-    return f"step {number} of {total}: {left[0].name} ({left[0].step_name}), {time}"
+@doing("estimating the time")
+def expected_seconds(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> dict[str, float]:
+    """The time of each use on this machine's CPU; empty on a GPU, and before the corpus and the base model exist."""
+    scale = scale_of(root / CORPUS["corpus"], root / START) if uses and on_processor() else None
+    if scale is None:
+        return {}
+    return {use.name: predicted_seconds(use.step_name, settings[use.name], scale) for use in uses}

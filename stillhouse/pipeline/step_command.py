@@ -20,12 +20,12 @@ from stillhouse.core.setting_kinds import Kind, as_flag, from_text, kind_of
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, STAGES, Use, graph_of, known_uses
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder
-from stillhouse.pipeline.steps.execute import execute, write_metrics, write_report
+from stillhouse.pipeline.steps.execute import execute, write_report
 from stillhouse.pipeline.steps.registry import steps
 from stillhouse.pipeline.steps.spec import NAME, Report, Step
 
 DEVICES = ("auto", "cpu", "cuda")
-COMMON_FLAGS = ("params", "metrics", "report", "work", "device", "engine", "quiet", "help")
+COMMON_FLAGS = ("params", "report", "work", "device", "engine", "quiet", "help")
 """Flags that every step has; no port and no setting may have such a name."""
 
 
@@ -38,16 +38,11 @@ def main(step: Step, argv: Sequence[str]) -> int:
         outputs[port.name] = getattr(arguments, port.name)
         if outputs[port.name] is None:
             raise InputError(f"step '{step.name}' needs {port.flag} FOLDER to write to ({port.help})")
-    for path in filter(None, (arguments.metrics, arguments.report)):
-        refuse_foreign_file(path)
+    if arguments.report:
+        refuse_foreign_file(arguments.report)
     with environment(arguments):
         report = _run(step, config, inputs, outputs, arguments)
-    if context.rank() > 0:  # only the first process writes, as with the outputs
-        return 0
-    if arguments.metrics:
-        with own_file(arguments.metrics) as path:
-            write_metrics(path, report.metrics)
-    if arguments.report:
+    if arguments.report and context.rank() == 0:  # only the first process writes, as with the outputs
         with own_file(arguments.report) as path:
             write_report(path, report)
     return 0
@@ -166,8 +161,7 @@ def add_common_flags(parser: Parser, divided: bool) -> None:
         "--params FILE[:SECTION]",
         "the recipe to read settings from (default section: the one named after the step)",
     )
-    flag(group, "--metrics FILE", "write the metrics to FILE as JSON", output_file)
-    flag(group, "--report FILE", "write the summary and metrics to FILE", output_file)
+    flag(group, "--report FILE", "write the summary and metrics to FILE as JSON", output_file)
     add_context_flags(group)
     if divided:
         add_engine_flag(group)

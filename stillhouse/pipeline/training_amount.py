@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.duration import in_words
-from stillhouse.pipeline.first_run_times import TRAININGS, Scale, steps_of
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, graph_of
 from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.run_forecast import forecast, makes_pairs, scale_of_look, why_none
+from stillhouse.pipeline.step_times import TRAININGS, Scale, steps_of
 from stillhouse.pipeline.uses import Use
 
 if TYPE_CHECKING:
@@ -31,11 +31,6 @@ FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
 NEAR = 1.05
 """A run that takes longer than requested by up to this factor still fits, because the forecast is not more precise."""
-BROUGHT = (
-    "training on 2,000 questions instead of 300 raised RR@10 by 0.018 on MedQuAD and not at all on SQuAD passages; "
-    "more has not been measured (docs/findings.md)"
-)
-"""The measured gain from more training."""
 HALVINGS = 10
 """How often the share of training that fits is narrowed down: to a thousandth of what is possible."""
 
@@ -160,7 +155,7 @@ class Amounts:
 
 
 def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
-    """A line on the labelled questions and the steps of a run, and one on what more time would bring."""
+    """A line on the labelled questions and the steps of a run; none for made questions, of an unknown number."""
     if look is None or makes_pairs(configs(recipe, "recipe")["ingest"], look):
         return []
     amounts = Amounts(recipe, look)
@@ -170,12 +165,4 @@ def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
         f"{steps_of(use.step_name, amounts.settings[use.name], scale):,} of {use.name}" for use in amounts.trainings
     ]
     of = f"all {number}" if used == there else f"{used:,} of {number}"
-    lines = [f"training uses {of} questions; steps: {', '.join(steps)}"]
-    if amounts.grows and (longest := amounts.seconds(amounts.most)) < math.inf:
-        lines.append(
-            f"with more time, training continues for longer, up to --hours {math.ceil(longest / 360) / 10:.1f}: "
-            f"{BROUGHT}"
-            if amounts.most > 1
-            else "more time would not help: training longer needs more questions"
-        )
-    return lines
+    return [f"training uses {of} questions; steps: {', '.join(steps)}"]

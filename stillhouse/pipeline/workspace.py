@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +26,7 @@ IGNORED = {
     # What DVC writes in a git repository. The folder may be in one already, or be added to one later.
     ".dvc/.gitignore": ("/config.local", "/tmp", "/cache"),
 }
-"""The lines that ignore files must have; their previous content stays."""
+"""Lines that are added to ignore files."""
 
 
 def make_workspace(
@@ -37,7 +37,7 @@ def make_workspace(
     `source` is a path relative to the current folder, an absolute path, or a name that `ingest` knows (`sample` for the
     built-in corpus, `ir_datasets:<id>`). If the recipe has a `repo`, it is a path in that repository. Without `source`,
     the recipe's own stays. `own` holds settings, by section, that replace the recipe's. Existing content of `folder`
-    stays too: `.gitignore` and `.dvcignore` get the lines that they lack. Raises `InputError` if `folder` is a
+    stays too: `.gitignore` and `.dvcignore` get more lines. Raises `InputError` if `folder` is a
     workspace already or holds what `dvc repro` would replace, for a source that does not exist, and for an unknown
     recipe or setting.
     """
@@ -67,7 +67,6 @@ def make_workspace(
                 text[name][key] = value
 
     make_folder(folder)
-    before = [name for name in IGNORED if (folder / name).exists()]
     if with_dvc():
         with _quiet_dvc(), doing("making a DVC repository"):
             from dvc.repo import Repo
@@ -76,11 +75,9 @@ def make_workspace(
         with (folder / ".dvc" / "config").open("a", encoding="utf-8") as file:
             file.write("    analytics = false\n")
     for name, lines in IGNORED.items():
-        if not (folder / name).parent.is_dir():  # .dvc, without DVC
-            continue
-        if name not in before:
-            (folder / name).unlink(missing_ok=True)  # DVC's own, which contains only a comment
-        add_lines(folder / name, lines)
+        if (folder / name).parent.is_dir():  # not .dvc, without DVC
+            with (folder / name).open("ab") as file:  # any lines of the user's stay
+                file.write("\n".join(["", *lines, ""]).encode())
     with (folder / "params.yaml").open("w", encoding="utf-8") as file:
         round_trip.dump(text, file)
     (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")
@@ -123,17 +120,6 @@ def refuse_missing(source: str) -> None:
         raise InputError(
             f"the source {source} does not exist; give --source a folder, a file, '{SAMPLE}' or '{SCHEME}<id>'"
         )
-
-
-def add_lines(path: Path, lines: Sequence[str]) -> None:
-    """Appends the lines that a text file lacks; its existing content stays unchanged, byte by byte."""
-    had = path.read_bytes() if path.is_file() else b""
-    known = {line.strip() for line in had.split(b"\n")}
-    missing = [line.encode() for line in lines if line.encode() not in known]
-    end = b"\r\n" if b"\r\n" in had else b"\n"
-    if missing:
-        with path.open("ab") as file:
-            file.write((end if had and not had.endswith(b"\n") else b"") + b"".join(line + end for line in missing))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import yaml
 from stillhouse import cli
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan
+from stillhouse.experiments.comparison.sweeps import shipped_sweeps
 
 COMMON = ["compare", "--recipe", "micro"]
 BAD = {
@@ -77,10 +78,12 @@ def test_the_recipe_is_the_named_one_or_that_of_the_sweep(monkeypatch: pytest.Mo
 def test_a_table_of_a_paper_runs_with_small(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row of CDMAE's Table 2, with the stages as conditions: both use the same training of retriever 1."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = ["compare", "--sweep", "cdmae-table2", "--only", "cdmae", "--small", "--folder", "out", "--quiet"]
+    content = yaml.safe_load(shipped_sweeps()["cdmae-table2"].read_text())
+    content |= {"baseline": "cdmae", "variants": [row for row in content["variants"] if row["name"] == "cdmae"]}
+    Path("one-row.yaml").write_text(yaml.safe_dump(content))
+    words = ["compare", "--sweep", "one-row.yaml", "--small", "--folder", "out", "--quiet"]
     assert cli.main([*words, "--under", "bm25,mined"]) == 0
-    trained = [path for path in Path("out").rglob("retriever_1/retriever") if not path.parent.is_symlink()]
-    assert len(trained) == 1
+    assert len(list(Path("out").rglob("retriever_1/retriever"))) == 1
     values = {}
     for condition, system in (("bm25", "retriever_1"), ("mined", "retriever_2")):
         content = json.loads(Path("out", condition, "comparison.json").read_text())
@@ -96,7 +99,7 @@ def test_a_table_of_a_paper_runs_with_small(here: Path, monkeypatch: pytest.Monk
 def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two objectives and one that cannot be trained give a table, a page and a reason. A second run does nothing."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    sweep = {
+    sweep: dict[str, Any] = {
         "title": "Trial",
         "variants": [
             {"name": "none", "pretraining": False, "published": {"MRR@10": 33.7}},
@@ -114,7 +117,7 @@ def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     bow, none = content["variants"]["bow"], content["variants"]["none"]
     metrics = json.loads(Path("out/bow/seed-1/artifacts/evaluate/evaluation/metrics.json").read_text())
     assert bow["test"]["RR@10"]["mean"] == pytest.approx(metrics["retriever_1"]["RR@10"], rel=1e-5)
-    assert bow["passages_per_second"] > 0 and bow["peak_memory_mib"] > 100 and none["heldout_loss"] is None
+    assert none["heldout_loss"] is None
     assert none["test"].keys() == {"RR@10", "nDCG@10", "R@50", "R@100"}
     [curve] = [Path("out/bow/seed-1/artifacts/pretraining/curves/curves.csv")]
     losses = [float(row["heldout_loss"]) for row in csv.DictReader(curve.open())]
@@ -122,5 +125,6 @@ def test_a_whole_comparison(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     page = Path("out/comparison.html").read_text()
     assert "lower max_length from 4096" in page and 'data-signal="heldout_loss"' in page
     before = {path: path.stat().st_mtime_ns for path in Path("out/bow").rglob("manifest.json")}
-    assert cli.main([*words, "--only", "none,bow"]) == 0
+    Path("trial.yaml").write_text(yaml.safe_dump(sweep | {"variants": sweep["variants"][:2]}))
+    assert cli.main(words) == 0
     assert {path: path.stat().st_mtime_ns for path in Path("out/bow").rglob("manifest.json")} == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import hashlib
 import subprocess
 from collections.abc import Callable, Mapping
@@ -20,12 +19,10 @@ from stillhouse.cli import compare as compare_command
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison import results as comparison_results
-from stillhouse.experiments.comparison import run as compare_run
 from stillhouse.pipeline.parser import Parser, output_file, output_folder
 from stillhouse.pipeline.step_command import step_parser
 from stillhouse.pipeline.steps import execute, registry
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.pipeline.timed_step import Timing
 
 WRITES = (output_file, output_folder)
 Argument = tuple[str, str]
@@ -122,7 +119,7 @@ def step_case(name: str) -> Case:
             found += [port.flag, f"one={inputs / port.name}" if port.many else inputs / port.name]
         for port in step.outputs:
             found += [port.flag, there / port.name]
-        return [*found, "--metrics", there / "metrics.json", "--report", there / "report.json", "--work", there / "w"]
+        return [*found, "--report", there / "report.json", "--work", there / "w"]
 
     def prepare(patch: pytest.MonkeyPatch, inputs: Path) -> None:
         stand_ins(patch, inputs)
@@ -133,17 +130,12 @@ def step_case(name: str) -> Case:
 
 
 def compare_quickly(patch: pytest.MonkeyPatch, inputs: Path) -> None:
-    def timed(use: Any, config: Any, root: Path) -> Timing:
-        execute.execute(use.step, config, use.input_paths(root), use.output_paths(root))
-        return Timing(1, 1.0, 1.0, 1.0, 0.0, "CPU")
-
     def write(plan: object, failures: object, folder: Path, target: Path) -> Path:
         for name in compare_command.results():
             (target / name).write_text("a table")
         return target / "comparison.html"
 
     stand_ins(patch, inputs)
-    patch.setattr(compare_command, "Runner", functools.partial(compare_run.Runner, timed=timed))
     patch.setattr(comparison_results, "write_comparison", write)
 
 

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from terminal import Terminal
 
 from stillhouse.cli import compare
 from stillhouse.experiments.comparison.plan import Plan, plans
-from stillhouse.experiments.comparison.run import Runner
 from stillhouse.experiments.comparison.sweep import Sweep, read_sweep
 from stillhouse.experiments.comparison.sweeps import shipped_sweeps
 from stillhouse.pipeline.small import small
-from stillhouse.pipeline.timed_step import execute_timed
 
 PAGE = "docs/compare.md"
 Planned = dict[str, set[tuple[str, int]]]
@@ -30,10 +27,7 @@ Planned = dict[str, set[tuple[str, int]]]
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
-    """The variants and seeds that each sweep asks for. The first and the last variant are run, with one seed.
-
-    They are pre-trained in this process: a separate one, which measures memory, takes several seconds to start.
-    """
+    """The variants and seeds that each sweep asks for. The first and the last variant are run, with one seed."""
     found: Planned = {}
     asked: list[Sweep] = []
     chosen = compare.chosen_sweep
@@ -51,7 +45,6 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
 
     monkeypatch.setattr(compare, "chosen_sweep", cut)
     monkeypatch.setattr(compare, "plans", planned)
-    monkeypatch.setattr(compare, "Runner", partial(Runner, timed=execute_timed))
     return found
 
 

@@ -9,11 +9,7 @@ import pytest
 
 from stillhouse.core.curves import CurveRow, best_row, write_curves
 from stillhouse.core.errors import InputError
-from stillhouse.evaluation.breakdowns import Bin, Breakdown
 from stillhouse.evaluation.report.curves import (
-    breakdown_plot,
-    difference_plot,
-    forest_plot,
     interval_plot,
     kept_row,
     loss_plot,
@@ -86,13 +82,8 @@ HOSTILE = [r"a$\frac$b", r"a$b$c <b>&amp; \alpha 50 % {0}"]
 
 def plots_with(name: str) -> dict[str, str]:
     """Return every plot, with a user-chosen name wherever it takes one."""
-    figures = np.array([[0.2, 0.1, 0.3]])
-    bins = [Bin(name, 3, {name: (0.2, 0.1, 0.3)}), Bin("other", 1, {name: (0.4, 0.1, 0.5)})]
     return {
         "intervals": interval_plot([name, "BM25"], *np.array([[0.5, 0.3], [0.4, 0.2], [0.6, 0.4]]), name, name),
-        "differences": difference_plot(np.array([0.2, 0.0, -0.1]), name, name, name),
-        "breakdown": breakdown_plot(Breakdown("length", "By length", name, name, bins), [name], [name]),
-        "forest": forest_plot([name], {name: figures}, name, name),
         "losses": loss_plot(CURVES, name),
     }
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillhouse.evaluation.significance import bootstrap_intervals, compared_pairs, holm, sign_flip_p, t_test_p
+from stillhouse.evaluation.significance import bootstrap_intervals, compared_pairs, holm, sign_flip_p
 
 PAPERS = ["bm25", "zero_shot", "retriever_1_unpretrained", "retriever_1", "retriever_2", "reranked", "distilled"]
 
@@ -33,12 +33,6 @@ def test_sign_flips_agree_with_exact_enumeration(differences: list[float]) -> No
     sums = np.array([np.dot(signs, d) for signs in product((-1, 1), repeat=len(d))])
     exact = float(np.mean(np.abs(sums) >= abs(d.sum()) - 1e-12))
     assert sign_flip_p(d[:, None], 20000, seed=4)[0] == pytest.approx(exact, abs=0.012)
-
-
-def test_the_t_test_is_scipys_paired_test() -> None:
-    rng = np.random.default_rng(1)
-    a, b = rng.random((25, 3)), rng.random((25, 3)) * 0.8
-    assert t_test_p(a - b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

@@ -8,7 +8,7 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
-from stillhouse.experiments.comparison.sweeps import only, seeds_of, shipped_sweeps, sweep_of_flags, with_baseline
+from stillhouse.experiments.comparison.sweeps import seeds_of, shipped_sweeps, sweep_of_flags, with_baseline
 
 TWO = [{"name": "mlm", "overrides": {"pretraining.objective": "mlm"}}, {"name": "none", "pretraining": False}]
 
@@ -151,7 +151,6 @@ FLAGS = {
     "seeds of text": (lambda: seeds_of("1,two"), "whole numbers"),
     "a seed twice": (lambda: seeds_of("1,1"), "different"),
     "none varied": (lambda: sweep_of_flags("none,mlm", ["pretraining.epochs=1,2"], "o"), "no pre-training to vary"),
-    "an unknown variant": (lambda: only(sweep(), ["mml"]), "did you mean 'mlm'"),
     "an unknown baseline": (lambda: with_baseline(sweep(), "non"), "did you mean 'none'"),
 }
 

@@ -207,9 +207,6 @@ def test_a_query_that_is_a_passage_does_not_find_itself(tmp_path: Path) -> None:
     # p0 is left out of its own ranking, so the next passage takes its place at depth 1. p2 has another text, and
     # p3 is relevant to itself.
     assert values.to_dict() == {"p0": 1.0, "p2": 1.0, "p3": 1.0}
-    measured = list(ir_measures.read_trec_run(str(tmp_path / "out" / "runs" / "same" / "bm25.trec")))
-    judged = list(ir_measures.read_trec_qrels(_qrels(folder)))
-    assert ir_measures.calc_aggregate([ir_measures.RR @ 1], judged, measured)[ir_measures.RR @ 1] == values.mean()
     first = (tmp_path / "out" / "artifacts" / "same" / "bm25" / "run" / "test.trec").read_text().splitlines()[0]
     assert first.startswith("p0 Q0 p0 1 ")
     assert "same: 2 queries" in (tmp_path / "out" / "zero_shot.html").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import FirstLook, look_at
-from stillhouse.pipeline import first_run_times, run_forecast
+from stillhouse.pipeline import run_forecast, step_times
 from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_forecast import forecast, scale_of_look
@@ -33,7 +33,7 @@ EPOCHS = {"retriever_1": 8, "retriever_2": 5, "distilled": 1}
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A computer without a GPU that reaches 10^11 operations per second in a model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_run_times, "model_speed", lambda precision: 1e11)
+    monkeypatch.setattr(step_times, "model_speed", lambda precision: 1e11)
     monkeypatch.setattr(run_forecast, "on_processor", lambda: True)
 
 

@@ -83,17 +83,6 @@ def test_old_work_of_the_same_step_is_removed_and_reported(
     assert "removed" not in capsys.readouterr().err
 
 
-def test_leftovers_of_a_kill_at_the_end_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outputs exist, so nobody would continue this work."""
-    with monkeypatch.context() as patch:
-        patch.setattr("stillhouse.pipeline.steps.execute.shutil.rmtree", lambda *words, **named: None)
-        run(tmp_path, "one")
-    [left] = work_root().iterdir()
-    touch(left, DAYS + 1)
-    run(tmp_path, "two")
-    assert not list(work_root().iterdir())
-
-
 def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
     folder, (mine, its) = unfinished(f"write-{'a' * 20}"), SPAWN.Pipe()
     process = SPAWN.Process(target=hold, args=(folder, its))

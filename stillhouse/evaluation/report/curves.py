@@ -23,7 +23,6 @@ from matplotlib.figure import Figure
 
 from stillhouse.core.curves import DEV
 from stillhouse.core.errors import InputError
-from stillhouse.evaluation.breakdowns import Breakdown
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "stillhouse",
@@ -132,81 +131,6 @@ def interval_plot(
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
         return as_svg(figure, f"{measure} of every system: mean and 95 % interval")
-
-
-def difference_plot(bars: np.ndarray, measure: str, system: str, baseline: str) -> str:
-    """Differences of two systems query by query, the largest gain at the left; gains and losses in two colours.
-
-    `bars` are in descending order; each is the difference of one query or the mean of equally many neighbours.
-    """
-    with drawing():
-        figure = Figure(figsize=(7.6, 2.6), layout="constrained")
-        axes = figure.add_subplot()
-        edges = np.linspace(0, 100, len(bars) + 1)
-        for part, colour in ((bars > 0, RIGHT), (bars < 0, WRONG)):
-            if part.any():
-                where = np.flatnonzero(part)
-                reach = edges[where[0] : where[-1] + 2]
-                axes.stairs(bars[where[0] : where[-1] + 1], reach, color=colour, fill=True, linewidth=0)
-        axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set_xlim(0, 100)
-        axes.set_ylabel(f"difference in {measure}")
-        axes.set_xlabel(f"queries in %, from the largest gain of {system} over {baseline} to the largest loss")
-        axes.grid(axis="y", color=FAINT, linewidth=0.8)
-        axes.set_axisbelow(True)
-        return as_svg(figure, f"difference in {measure} for every query: {system} against {baseline}")
-
-
-def breakdown_plot(breakdown: Breakdown, systems: Sequence[str], names: Sequence[str]) -> str:
-    """Dots with intervals for a few systems, bin by bin; the last system has the accent colour."""
-    with drawing():
-        figure = Figure(figsize=(5.2, 2.9), layout="constrained")
-        axes = figure.add_subplot()
-        place = np.arange(len(breakdown.bins))
-        for number, (system, name) in enumerate(zip(systems, names)):
-            last = number == len(systems) - 1
-            figures = np.array([of.figures[system] for of in breakdown.bins])
-            x = place + (number - (len(systems) - 1) / 2) * 0.16
-            colour = ACCENT if last else SECOND
-            axes.vlines(x, figures[:, 1], figures[:, 2], color=colour, linewidth=2)
-            axes.plot(x, figures[:, 0], "o-" if last else "s--", color=colour, linewidth=1, markersize=6, label=name)
-        labels = [f"{of.label}\n{of.queries:,} quer{'y' if of.queries == 1 else 'ies'}" for of in breakdown.bins]
-        axes.set_xticks(place, labels)
-        axes.set_xlim(-0.5, len(place) - 0.5)
-        axes.set_xlabel(breakdown.axis)
-        axes.set_ylabel(breakdown.measure)
-        axes.grid(axis="y", color=FAINT, linewidth=0.8)
-        figure.legend(loc="outside upper left", ncols=len(systems), frameon=False, fontsize=9, labelcolor=INK)
-        return as_svg(figure, f"{breakdown.measure} {breakdown.title[0].lower()}{breakdown.title[1:]}")
-
-
-def forest_plot(labels: Sequence[str], panels: Mapping[str, np.ndarray], measure: str, baseline: str) -> str:
-    """A panel per system with a row per corpus: the difference to the baseline and its interval.
-
-    `panels` maps a system to float64 [corpora, 3]: difference, low, high. A difference is grey if its interval
-    contains 0.
-    """
-    with drawing():
-        height = 1.1 + 0.3 * len(labels)
-        figure = Figure(figsize=(7.6, height * -(-len(panels) // 3)), layout="constrained")
-        columns = min(3, len(panels))
-        grid = figure.subplots(-(-len(panels) // columns), columns, sharex=True, sharey=True, squeeze=False).ravel()
-        for axes, (system, figures) in zip(grid, panels.items()):
-            axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
-            for row, (difference, low, high) in enumerate(figures):
-                colour = SECOND if low <= 0 <= high else ACCENT
-                axes.plot([low, high], [row, row], color=colour, linewidth=2, zorder=2)
-                axes.plot([difference], [row], "o", markersize=6, color=colour, zorder=3)
-            axes.set_yticks(np.arange(len(labels)), labels)
-            axes.set_ylim(len(labels) - 0.5, -0.5)
-            axes.set_title(system, fontsize=10, color=INK, loc="left")
-            axes.grid(axis="x", color=FAINT, linewidth=0.8)
-            axes.locator_params(axis="x", nbins=5)
-            axes.tick_params(axis="y", length=0)
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
-        figure.supxlabel(f"{measure}, difference to {baseline} with 95 % interval", fontsize=10, color=INK)
-        return as_svg(figure, f"{measure} of every system on every corpus: difference to {baseline}")
 
 
 def loss_plot(curves: pd.DataFrame, name: str) -> str:

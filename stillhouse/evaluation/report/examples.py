@@ -1,24 +1,19 @@
-"""The report's parts on single queries: examples, and how many queries of two systems got better or worse."""
+"""The report's examples: single queries, and what each system ranked first for them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured
 from stillhouse.evaluation.relevance import relevant_passages
-from stillhouse.evaluation.report.curves import difference_plot
 
 SNIPPET = 170  # characters of a passage that a system ranked first
 WHOLE = 900  # characters of the right passage, so that a reader finds the answer in it
-BARS = 200
-"""The most bars to draw; with more queries, a bar is the mean of neighbours."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +63,14 @@ def choose_queries(measured: Measured, count: int) -> list[str]:
 
 
 def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Example]:
-    """At most `count` examples, all with a relevant passage in the corpus."""
-    chosen = choose_queries(measured, measured.queries)
-    return examples_of_queries(corpus, measured, chosen, count, measured.systems)
-
-
-def examples_of_queries(
-    corpus: Corpus, measured: Measured, query_ids: Sequence[str], count: int, systems: Sequence[str]
-) -> list[Example]:
-    """The first `count` queries with a relevant passage, and each system's result for them."""
+    """At most `count` queries with a relevant passage in the corpus, and each system's result for them."""
+    query_ids = choose_queries(measured, measured.queries)
     relevant = _gold(corpus, measured.split, query_ids)
     gold_of = {str(query_id): list(ids) for query_id, ids in relevant.groupby("query_id", sort=False)["passage_id"]}
     query_ids = [query_id for query_id in query_ids if query_id in gold_of][:count]
     text = corpus.queries_of(measured.split).set_index("query_id")["text"]
     runs = {}
-    for system in systems:
-        run = measured.runs[system]
+    for system, run in measured.runs.items():
         run = run[run["query_id"].isin(query_ids)].sort_values("rank", kind="stable")
         runs[system] = dict(list(run.groupby("query_id", observed=True)["passage_id"]))
     first = [str(ranked.iloc[0]) for by_query in runs.values() for ranked in by_query.values() if len(ranked)]
@@ -154,40 +141,3 @@ def snippet(text: str, length: int) -> str:
     head = line[: length - 1]
     cut = head.rsplit(" ", 1)[0] if " " in head[length // 2 :] else head
     return cut.rstrip(",.;:") + "…"
-
-
-def differences_part(
-    corpus: Corpus, measured: Measured, system: str, baseline: str, count: int, names: tuple[str, str]
-) -> dict[str, Any]:
-    """Counts, the plot, and at most `count` queries each that gained and lost most in the first measure.
-
-    `names` are the names of the system and the baseline in the plot.
-    """
-    measure = measured.measures[0]
-    judged = measured.judged(measure)
-    query_ids = measured.values[system].index[judged]
-    gain_Q = (measured.values[system][measure] - measured.values[baseline][measure]).to_numpy()[judged]
-    gain_Q = np.where(np.abs(gain_Q) < 1e-12, 0.0, gain_Q)
-    order_Q = np.argsort(-gain_Q, kind="stable")
-    better = [str(query_ids[i]) for i in order_Q if gain_Q[i] > 0]
-    worse = [str(query_ids[i]) for i in order_Q[::-1] if gain_Q[i] < 0]
-    bars, a_bar = sorted_bars(gain_Q)
-    return {
-        "system": system,
-        "baseline": baseline,
-        "better": len(better),
-        "worse": len(worse),
-        "same": len(gain_Q) - len(better) - len(worse),
-        "queries": len(gain_Q),
-        "a_bar": a_bar,
-        "plot": Markup(difference_plot(bars, measure, *names)),
-        "gained": examples_of_queries(corpus, measured, better, count, (baseline, system)),
-        "lost": examples_of_queries(corpus, measured, worse, count, (baseline, system)),
-    }
-
-
-def sorted_bars(gain_Q: np.ndarray) -> tuple[np.ndarray, int]:
-    """The differences in descending order, and the most queries that a bar stands for."""
-    falling = -np.sort(-gain_Q)
-    parts = np.array_split(falling, min(BARS, len(falling)))
-    return np.array([part.mean() for part in parts]), max(map(len, parts))

@@ -15,14 +15,12 @@ from stillhouse.core.curves import DEV
 from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.pair_drawing import TASKS
-from stillhouse.corpus.schemas import GENERATED, SPLITS
+from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.words import count_words
-from stillhouse.evaluation.breakdowns import Breakdown
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
-from stillhouse.evaluation.report.curves import breakdown_plot, interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.examples import Example, differences_part, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
+from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
@@ -53,8 +51,7 @@ class Content:
     """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
     `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
-    run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `compared` are the
-    system and the baseline to show query by query; by default those of the headline. `cut_short` comes from
+    run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `cut_short` comes from
     `figures.cut_short` and `missing` from `figures.missing`. `made_by` maps a system to the step that made its run, or
     to "" for a run of another tool. `teachers` maps a training to its teacher.
     """
@@ -71,9 +68,7 @@ class Content:
     examples: int
     bootstrap_samples: int
     randomisation_samples: int
-    breakdowns: Sequence[Breakdown] = ()
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    compared: tuple[str, str] | None = None
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     made_by: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +86,7 @@ def render(content: Content) -> str:
         training=about_training,
         count=count,
     )
-    test, compared = content.test, compared_systems(content)
+    test = content.test
     return template.render(
         title=content.title,
         main=test.measures[0],
@@ -108,13 +103,11 @@ def render(content: Content) -> str:
         teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
-        differences=_differences(content, compared),
-        breakdowns=[(part, Markup(_breakdown(part, compared, test))) for part in content.breakdowns],
         costs=cost_rows(content),
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
         cut_short=content.cut_short,
         missing=content.missing,
-        facts=corpus_facts(content.corpus, content.corpus_facts),
+        passages=content.corpus.passage_count,
         bootstrap_samples=content.bootstrap_samples,
         randomisation_samples=content.randomisation_samples,
         significant=SIGNIFICANT,
@@ -206,29 +199,6 @@ def choice_of(content: Content, system: str) -> Choice | None:
     return Choice(**found) if found else None
 
 
-def compared_systems(content: Content) -> tuple[str, str] | None:
-    """The system and the baseline to show query by query; None if there is only one system."""
-    if content.compared:
-        return content.compared
-    best = headline(content)
-    if best["baseline"]:
-        return best["best"], best["baseline"]
-    others = [system for system in content.test.systems if system != best["best"]]
-    return (best["best"], others[0]) if others else None
-
-
-def _differences(content: Content, compared: tuple[str, str] | None) -> dict[str, Any] | None:
-    if compared is None:
-        return None
-    names = short_name(compared[0]), short_name(compared[1])
-    return differences_part(content.corpus, content.test, *compared, content.examples, names)
-
-
-def _breakdown(part: Breakdown, compared: tuple[str, str] | None, test: Measured) -> str:
-    systems = [compared[1], compared[0]] if compared else test.systems[:1]
-    return breakdown_plot(part, systems, [short_name(system) for system in systems])
-
-
 def cost_rows(content: Content) -> list[dict[str, Any]]:
     """One row for each system whose run has costs: the index's size and, if it was timed, a query's latency."""
     passages = max(1, content.corpus.passage_count)
@@ -301,7 +271,7 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
 
 
 def _files(content: Content) -> list[str]:
-    names = ["metrics", "dev_metrics", "intervals", "significance", "breakdowns"]
+    names = ["metrics", "dev_metrics", "intervals", "significance"]
     names += ["metrics_passages"] * bool(content.test.of_passages)
     names += ["metrics_synthetic"] * (content.synthetic is not None) + ["teachers"] * bool(content.teachers)
     return [f"{name}.json" for name in names]
@@ -309,36 +279,6 @@ def _files(content: Content) -> list[str]:
 
 def examples_of(content: Content) -> list[Example]:
     return example_queries(content.corpus, content.test, content.examples) if content.examples else []
-
-
-def corpus_facts(corpus: Corpus, facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, value) pairs: counts of the corpus, then other scalars of its manifest."""
-    queries = corpus.queries["split"].value_counts()
-    found = {
-        "passages": count(corpus.passage_count),
-        **({"articles": count(facts["articles"])} if "articles" in facts else {}),
-        "links": count(len(corpus.links)),
-        **{f"{split} queries": count(int(queries.get(split, 0))) for split in SPLITS},
-        "median words a passage": _median_words(corpus),
-        "rejected rows": count(len(corpus.rejected)),
-    }
-    for name, value in facts.items():
-        # Text facts such as the kind of source; lists, tables and the counts above add nothing for a reader.
-        if isinstance(value, str) and value and len(value) < 60:
-            found.setdefault(name.replace("_", " "), value)
-    return list(found.items())
-
-
-def _median_words(corpus: Corpus) -> str:
-    """The median number of words, from a histogram, so that no text is held."""
-    passages_W = np.zeros(1, dtype=np.int64)
-    for block in corpus.passage_blocks("text"):
-        seen_W = np.bincount(block["text"].map(count_words), minlength=len(passages_W))
-        seen_W[: len(passages_W)] += passages_W
-        passages_W = seen_W
-    middle = [(corpus.passage_count - 1) // 2, corpus.passage_count // 2]
-    words = np.searchsorted(np.cumsum(passages_W), middle, side="right")
-    return count(int(words.mean())) if corpus.passage_count else "0"
 
 
 def _dots(content: Content) -> str:

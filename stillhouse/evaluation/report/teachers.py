@@ -5,32 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, TEACHER
 from stillhouse.core.errors import InputError
 
-FUSED = "fused"
 PARTS = {
     "bm25": "BM25",
     "retriever": "the retriever",
     "cross_encoder": "the cross-encoder",
     "generator": "the likelihood of the question",
 }
-"""The kinds of scores, in the order of the table."""
-SUM = "the weighted sum"
-TEACHERS = (
-    PARTS
-    | {
-        "+".join(sorted(some)): f"{SUM} of {', '.join(PARTS[part] for part in some[:-1])} and {PARTS[some[-1]]}"
-        for count in (2, 3)
-        for some in combinations(PARTS, count)
-    }
-    | {FUSED: SUM}
-)
-"""The kinds, the sum of any two or three of four, and that of all, in the order of the table."""
+"""The kinds of scores."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +45,10 @@ class Taught:
     @property
     def name(self) -> str:
         """The teacher in a sentence; a sum with the parts that it adds up."""
-        parts = [PARTS[kind] for kind in PARTS if self.weights.get(kind)]
-        if self.chosen in PARTS or not parts:
-            return TEACHERS[self.chosen]
-        return f"{SUM} of {', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
+        if self.chosen in PARTS:
+            return PARTS[self.chosen]
+        parts = [name for kind, name in PARTS.items() if self.weights.get(kind)]
+        return f"the weighted sum of {', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
     @property
     def sentence(self) -> str:
@@ -87,24 +74,6 @@ class Taught:
         }[self.used]
         return f"The teacher is {self.name}. It {ranks}. {then}"
 
-    @property
-    def rows(self) -> list[tuple[str, str, float, float | None]]:
-        """(kind, name, RR@10 on dev, weight in the teacher) for each part and each sum, if there are several."""
-        if len(self.reciprocal_ranks) < 2:
-            return []
-        names = {kind: name.removeprefix("the ") for kind, name in TEACHERS.items() if kind in self.reciprocal_ranks}
-        if len(PARTS.keys() & names.keys()) > 2 and FUSED in names:
-            names[FUSED] += " of all three"
-        return [
-            (kind, name[0].upper() + name[1:], self.reciprocal_ranks[kind], self.weights.get(kind))
-            for kind, name in names.items()
-        ]
-
-    @property
-    def best(self) -> float:
-        """The highest RR@10 of the table."""
-        return max(self.reciprocal_ranks.values())
-
     def figures(self) -> dict[str, Any]:
         """What `teachers.json` says of it."""
         return {
@@ -126,10 +95,6 @@ def read_teacher(curves: Path) -> Taught | None:
     if not path.is_file():
         return None
     try:
-        taught = Taught(**json.loads(path.read_text(encoding="utf-8")))
-        sound = taught.used in (TAUGHT, IGNORED, SKIPPED) and {*taught.reciprocal_ranks, taught.chosen} <= {*TEACHERS}
+        return Taught(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
-        sound = False
-    if not sound:
-        raise InputError(f"{path} does not describe a teacher; run the training that writes {curves} again")
-    return taught
+        raise InputError(f"{path} does not describe a teacher; run the training that writes {curves} again") from None

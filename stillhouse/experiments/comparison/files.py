@@ -10,7 +10,7 @@ from stillhouse.core.artifacts import write_json
 from stillhouse.core.markdown import as_text
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.comparison.sweep import Sweep
-from stillhouse.experiments.comparison.table import Row, Table, agreement, same_measure
+from stillhouse.experiments.comparison.table import Row, Table, same_measure
 
 FILES = ("comparison.json", "comparison.md")
 """The files that `write_files` writes."""
@@ -24,7 +24,7 @@ def write_files(table: Table, folder: Path) -> None:
 
 def as_json(table: Table) -> dict[str, Any]:
     """All contents of the table as plain data."""
-    sweep, order = table.sweep, agreement(table)
+    sweep = table.sweep
     return {
         "sweep": sweep.name,
         "title": sweep.title,
@@ -37,7 +37,6 @@ def as_json(table: Table) -> dict[str, Any]:
         "test_queries": table.queries,
         "dev_queries": table.dev_queries,
         "references": {system: dict(means) for system, means in table.references.items()},
-        "order_agreement": vars(order) if order else None,
         "variants": {row.variant.name: _row_json(row) for row in table.rows},
     }
 
@@ -48,7 +47,7 @@ def as_markdown(table: Table) -> str:
     heads = ["variant", *table.measures, f"Δ {table.measures[0]}"]
     heads += [as_text(name) for name in sweep.losses]
     heads += [f"published {as_text(name)}" for name in published]
-    heads += ["held-out loss", "passages/s", "peak memory"]
+    heads.append("held-out loss")
     lines = [f"# {as_text(sweep.title or sweep.name)}", ""]
     if sweep.note:
         lines += [" ".join(sweep.note.split()), ""]
@@ -103,11 +102,6 @@ def footnotes(table: Table) -> list[str]:
         notes.append(f"The baseline `{sweep.baseline}` has no result, so there are no tests against it.")
     if sweep.measures:
         notes.append(f"Published: {as_text(sweep.source)}; {as_text(sweep.published_on)}.")
-    if order := agreement(table):
-        notes.append(
-            f"Order of the {order.variants} variants by {order.ours} compared with the published order by "
-            f"{order.published}: Kendall's tau {order.tau:.2f}."
-        )
     notes += [
         f"`{row.variant.name}` failed with seed {seed}: {as_text(why)}"
         for row in table.rows
@@ -129,11 +123,7 @@ def _cells(table: Table, row: Row) -> list[str]:
     cells += [
         f"{row.variant.published[name]:g}" if name in row.variant.published else "–" for name in table.sweep.measures
     ]
-    cells.append(f"{row.heldout_loss:.3f}" if row.heldout_loss is not None else "–")
-    share = f" ({row.relative_speed:+.0%})" if row.relative_speed else ""
-    cells.append(f"{row.passages_per_second:.0f}{share}" if row.passages_per_second else "–")
-    memory = row.peak_gpu_memory or row.peak_memory
-    return [*cells, f"{memory:.0f} MiB" if memory else "–"]
+    return [*cells, f"{row.heldout_loss:.3f}" if row.heldout_loss is not None else "–"]
 
 
 def _measures_shown(table: Table) -> list[str]:
@@ -171,10 +161,5 @@ def _row_json(row: Row) -> dict[str, Any]:
         "dev": dict(row.dev),
         "losses": dict(row.losses),
         "heldout_loss": row.heldout_loss,
-        "passages_per_second": row.passages_per_second or None,
-        "relative_speed": row.relative_speed,
-        "peak_memory_mib": row.peak_memory or None,
-        "peak_gpu_memory_mib": row.peak_gpu_memory or None,
-        "devices": list(row.devices),
         "failures": {str(seed): why for seed, why in row.failures.items()},
     }

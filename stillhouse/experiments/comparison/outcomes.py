@@ -1,4 +1,4 @@
-"""The results of one run of a variant: per-query values, loss curves, signals, token coverage, speed and memory."""
+"""The results of one run of a variant: per-query values, loss curves, signals and token coverage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Outcome:
     columns `step` (int64), `signal`, `value` (float64), long form. `coverage`: columns `k` (int64), `coverage`
     (float64). `examples`: for some passages the tokens that its vector ranks first, {passage, tokens: [{token, rank,
     in_passage}]}. `losses` maps the sweep's loss figures to the lowest held-out loss of their training. `failure` is
-    the reason if there are no results. Speed is in passages per second, memory in MiB; 0 = unknown.
+    the reason if there are no results.
     """
 
     variant: str
@@ -35,10 +35,6 @@ class Outcome:
     signals: pd.DataFrame = field(default_factory=lambda: empty_signals())
     coverage: pd.DataFrame = field(default_factory=lambda: empty_coverage())
     examples: tuple[Mapping[str, Any], ...] = ()
-    passages_per_second: float = 0.0
-    peak_memory: float = 0.0
-    peak_gpu_memory: float = 0.0
-    device: str = ""
     steps: int = 0
     losses: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
@@ -57,20 +53,17 @@ def read_outcome(
     seed: int,
     evaluation: Path,
     curves: Path | None,
-    timing: Mapping[str, Any] | None,
     losses: Mapping[str, Path] | None = None,
 ) -> Outcome:
     """Read the evaluation folder of one system and, if it was pre-trained, the folder of its curves.
 
-    `timing` is the pre-training's entry in timings.json; `losses` maps loss figures to the curves that provide them.
-    Raises `InputError` for a missing or damaged file.
+    `losses` maps loss figures to the curves that provide them. Raises `InputError` for a missing or damaged file.
     """
     values = read_per_query(evaluation)
     systems = list(values)
     assert len(systems) == 1, f"{evaluation} should be of one system, not {systems}"
     measured = values[systems[0]]
     signals = empty_signals() if curves is None else read_signals(curves)
-    known = timing or {}
     return Outcome(
         variant=variant,
         seed=seed,
@@ -79,10 +72,6 @@ def read_outcome(
         signals=signals,
         coverage=empty_coverage() if curves is None else read_coverage(curves),
         examples=() if curves is None else read_examples(curves),
-        passages_per_second=float(known.get("passages_per_second", 0.0)),
-        peak_memory=float(known.get("peak_memory", 0.0)),
-        peak_gpu_memory=float(known.get("peak_gpu_memory", 0.0)),
-        device=str(known.get("device", "")),
         steps=int(signals["step"].max()) if len(signals) else 0,
         losses={name: lowest_loss(folder) for name, folder in (losses or {}).items()},
     )

@@ -19,7 +19,7 @@ from stillhouse.evaluation.systems import short_name
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.plots import PALETTE, axis_plot, colours, curve_plot, dash, variants_plot
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
-from stillhouse.experiments.comparison.table import Row, Table, agreement, plain_variant
+from stillhouse.experiments.comparison.table import Row, Table
 
 PAGE = "comparison.html"
 EXAMPLES = 3
@@ -40,7 +40,6 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
     own_style = (here / "style.css").read_text(encoding="utf-8")
     sweep, has_dev = table.sweep, any(row.dev for row in table.done)
     coverage = coverage_curves(sweep, outcomes)
-    plain = plain_variant(sweep)
     return page_template(here / "page.html", **formats).render(
         title=sweep.title or sweep.name,
         note=" ".join(sweep.note.split()),
@@ -51,7 +50,6 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         headline=headline(table),
         winners=sum(_beats(row, table.measures[0]) for row in table.done),
         significant=SIGNIFICANT,
-        order=agreement(table),
         has_dev=has_dev,
         losses=list(sweep.losses),
         published=sweep.measures,
@@ -59,10 +57,8 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         published_on=sweep.published_on,
         references=[(short_name(name), means) for name, means in table.references.items()],
         rows=[_row(table, row) for row in table.rows],
-        costs=[_row(table, row) for row in table.done if row.variant.pretraining],
+        pretrained=[_row(table, row) for row in table.done if row.variant.pretraining],
         columns=1 + len(table.measures) + has_dev + len(sweep.losses) + len(sweep.measures),
-        plain=next((variant.title for variant in sweep.variants if variant.name == plain), ""),
-        devices=list(dict.fromkeys(device for row in table.rows for device in row.devices)),
         intervals=variants_plot(table, outcomes, {name: short_name(name) for name in table.references}),
         axis=axis_plot(table) if sweep.axis else "",
         axis_name=sweep.axis.split(".")[-1].replace("_", " "),
@@ -144,7 +140,6 @@ def variant_examples(table: Table, corpus: Path, runs: Mapping[str, Path]) -> li
 
 def _row(table: Table, row: Row) -> dict[str, Any]:
     best = {measure: max(other.figures[measure].mean for other in table.done) for measure in table.measures}
-    memory = row.peak_gpu_memory or row.peak_memory
     return {
         "name": row.variant.name,
         "title": row.variant.title,
@@ -160,9 +155,6 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
         ],
         "steps": evaluation_page.count(row.steps),
         "heldout": row.heldout_loss,
-        "speed": evaluation_page.count(round(row.passages_per_second)) if row.passages_per_second else "",
-        "relative": f"{row.relative_speed:+.0%}".replace("-", "−") if row.relative_speed else "",
-        "memory": f"{memory / 1024:.1f} GiB" if memory else "",
         "failures": [f"seed {seed} failed: {why}" for seed, why in row.failures.items()],
     }
 

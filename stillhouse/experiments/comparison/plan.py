@@ -61,6 +61,11 @@ class Job:
         """An output's path relative to the comparison's folder, or None if the job has no such use."""
         return self.places[use] / ARTIFACTS / use / port if use in self.places else None
 
+    def placed(self, use: Use, folder: Path) -> Use:
+        """The use with inputs from wherever they are in the comparison's `folder`."""
+        read = {key: folder / self.places[used(source)] / ARTIFACTS / source for key, source in use.inputs.items()}
+        return replace(use, inputs={key: str(path.absolute()) for key, path in read.items()})
+
     @property
     def run(self) -> Path:
         """The measured run, relative to the comparison's folder."""

@@ -12,7 +12,7 @@ from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
 from stillhouse.experiments.comparison.page import variant_examples, write_page
 from stillhouse.experiments.comparison.plan import Plan
-from stillhouse.experiments.comparison.run import Failure, read_timings
+from stillhouse.experiments.comparison.run import Failure
 from stillhouse.experiments.comparison.table import Settings, Table, make_table
 from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING
 
@@ -22,14 +22,13 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
 
     Raises `InputError` if no job has a result.
     """
-    timings, outcomes = read_timings(folder), []
+    outcomes = []
     for job in plan.jobs:
         if failure := failures.get((job.variant, job.seed)):
             outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.use}: {failure.reason}"))
             continue
         curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
         assert evaluation is not None
-        timing = timings.get(job.places[PRETRAINING].as_posix()) if curves else None
         losses = {name: job.output(use, "curves") for name, use in plan.sweep.losses.items()}
         outcomes.append(
             read_outcome(
@@ -37,7 +36,6 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
                 job.seed,
                 folder / evaluation,
                 folder / curves if curves else None,
-                timing,
                 {name: folder / place for name, place in losses.items() if place},
             )
         )

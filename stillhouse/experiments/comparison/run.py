@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import refuse_file_above, refuse_foreign, write_json
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.core.monitoring.duration import in_words
-from stillhouse.core.own_files import own_file
 from stillhouse.experiments.comparison.plan import Job, Plan
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use
-from stillhouse.pipeline.in_process import Run, execute_use, up_to_date
-from stillhouse.pipeline.timed_step import Timing, reason, run_timed
-
-TIMINGS = "timings.json"
-Timed = Callable[[Use, Any, Path], Timing]
+from stillhouse.pipeline.graph import ARTIFACTS, Use
+from stillhouse.pipeline.in_process import Run, execute_use, refuse_foreign_outputs, up_to_date
 
 
 @dataclass(frozen=True)
@@ -32,19 +23,24 @@ class Failure:
     reason: str
     bad_input: bool
 
+    @classmethod
+    def of(cls, use: Use, error: Exception) -> Failure:
+        """An error of a step, with its message on one line."""
+        text = " ".join(str(error).split())
+        if not isinstance(error, InputError):
+            text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return cls(use.name, text, isinstance(error, InputError))
+
 
 @dataclass
 class Runner:
     """Runs jobs in `folder` and checks each use only once per process.
 
-    `run_use` runs a step. `timed` runs a pre-training and measures it, if it is given. The figures go to
-    `folder`/timings.json by the place of the pre-training, separate from the artifacts because they depend on the
-    machine. `done` are the places of uses that need no work.
+    `run_use` runs a step. `done` are the places of uses that need no work.
     """
 
     folder: Path
     log: Callable[[str], None] = lambda line: None
-    timed: Timed | None = run_timed
     run_use: Run = execute_use
     done: set[Path] = field(default_factory=set)
     failed: dict[Path, Failure] = field(default_factory=dict)
@@ -81,78 +77,18 @@ class Runner:
             if key in self.done:
                 continue
             try:
-                self._run_use(use, job, root)
+                self._run_use(job.placed(use, self.folder), job.configs[use.name], root)
             except Exception as error:
                 if not catch or is_full_disk(error):
                     raise
-                self.failed[key] = Failure(use.name, reason(error), isinstance(error, InputError))
+                self.failed[key] = Failure.of(use, error)
                 return self.failed[key]
             self.done.add(key)
-        for use in job.uses:
-            self._link(use.name, job, self.folder / job.place / ARTIFACTS)
         return None
 
-    def _run_use(self, use: Use, job: Job, root: Path) -> None:
-        for source in use.inputs.values():
-            self._link(source.split("/")[0], job, root)
-        place = root / use.name
-        refuse_foreign_use(self.folder, place)
-        if place.is_symlink():  # shared in an earlier sweep of this name, but not now
-            place.unlink()
-        config = job.configs[use.name]
+    def _run_use(self, use: Use, config: Any, root: Path) -> None:
+        refuse_foreign_outputs([use], root)
         if up_to_date(use, config, root):
             self.log(f"  {use.name}: up to date")
             return
-        if self.timed and use.name == PRETRAINING:
-            keep_timing(self.folder, job.places[use.name], self.timed(use, config, root))
-        else:
-            self.run_use(use, config, root)
-
-    def _link(self, name: str, job: Job, root: Path) -> None:
-        """Link `root`/name to the use's outputs, so that every artifacts folder is complete."""
-        target, link = self.folder / job.places[name] / ARTIFACTS / name, root / name
-        if target == link:
-            return
-        relative = os.path.relpath(target, root)
-        if link.is_symlink() and link.readlink().as_posix() == Path(relative).as_posix():
-            return
-        root.mkdir(parents=True, exist_ok=True)
-        refuse_foreign_use(self.folder, link)
-        if link.is_symlink():
-            link.unlink()
-        elif link.exists():  # the variant had its own in an earlier sweep of this name
-            shutil.rmtree(link)
-        link.symlink_to(relative, target_is_directory=True)
-
-
-def refuse_foreign_use(folder: Path, place: Path) -> None:
-    """Raises `InputError` if the place of a use in a comparison's `folder` holds something that no comparison made.
-
-    A comparison makes outputs of a step, or a link to such outputs elsewhere in the same folder.
-    """
-    if place.is_symlink():
-        target = Path(os.path.normpath(place.parent / place.readlink()))
-        if target.name != place.name or Path(os.path.normpath(folder)) not in target.parents:
-            raise InputError(
-                f"{place} is a link that was not made by a comparison; move it away, or choose another --folder"
-            )
-        return
-    refuse_file_above(place / "output")
-    for output in sorted(place.iterdir()) if place.is_dir() else ():
-        refuse_foreign(output, place.name)
-
-
-def keep_timing(folder: Path, place: Path, timing: Timing) -> None:
-    """Add one training's figures to timings.json."""
-    kept = dict(read_timings(folder)) | {place.as_posix(): asdict(timing)}
-    with own_file(folder / TIMINGS) as path:
-        write_json(path, kept)
-
-
-def read_timings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The contents of timings.json; empty if it is missing or damaged."""
-    try:
-        content = json.loads((folder / TIMINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        self.run_use(use, config, root)

@@ -9,9 +9,8 @@ from pathlib import Path
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import parse_yaml
-from stillhouse.experiments.comparison.plan import plans
-from stillhouse.experiments.comparison.sweep import NONE, OBJECTIVE, Sweep, make_sweep, read_sweep
-from stillhouse.pipeline.recipes import SHIPPED, Recipe, find_file, find_recipe, load_recipe, shipped_files
+from stillhouse.experiments.comparison.sweep import OBJECTIVE, Sweep, make_sweep, read_sweep
+from stillhouse.pipeline.recipes import SHIPPED, find_file, shipped_files
 
 SWEEPS = SHIPPED / "sweeps"
 
@@ -77,18 +76,6 @@ def with_baseline(sweep: Sweep, baseline: str) -> Sweep:
     return dataclasses.replace(sweep, baseline=baseline)
 
 
-def only(sweep: Sweep, names: Sequence[str]) -> Sweep:
-    """The sweep with only some of its variants, in its own order."""
-    known = [variant.name for variant in sweep.variants]
-    for name in names:
-        if name not in known:
-            raise InputError(f"--only {name!r} is not a variant of sweep {sweep.name}; {nearest(name, known)}")
-    variants = tuple(variant for variant in sweep.variants if variant.name in names)
-    chosen = [variant.name for variant in variants]
-    baseline = sweep.baseline if sweep.baseline in chosen else NONE if NONE in chosen else chosen[0]
-    return dataclasses.replace(sweep, variants=variants, baseline=baseline)
-
-
 def under(sweep: Sweep, names: Sequence[str]) -> Sweep:
     """The sweep with only some of its conditions, in its own order."""
     for name in names:
@@ -96,8 +83,8 @@ def under(sweep: Sweep, names: Sequence[str]) -> Sweep:
     return dataclasses.replace(sweep, conditions=tuple(of for of in sweep.conditions if of.name in names))
 
 
-def listing(recipe: Recipe, where: str) -> str:
-    """The output of `--list`: every shipped sweep, and why it cannot run with its recipe, or else with this one."""
+def listing() -> str:
+    """The output of `--list`: every shipped sweep."""
     lines = []
     for name, path in shipped_sweeps().items():
         sweep = read_sweep(path)
@@ -109,19 +96,7 @@ def listing(recipe: Recipe, where: str) -> str:
             lines.append(f"    recipe {sweep.recipe}")
         for word, meaning in sweep.arguments.items():
             lines.append(f"    needs --with {word}=VALUE: {meaning}")
-        own = find_recipe(sweep.recipe) if sweep.recipe else None
-        if problem := problem_of(sweep, load_recipe(own) if own else recipe, str(own or where)):
-            lines.append(f"    cannot run yet: {problem}")
     return "\n".join(lines)
-
-
-def problem_of(sweep: Sweep, recipe: Recipe, where: str) -> str:
-    """Why a sweep does not fit a recipe, or '' if it does."""
-    try:
-        plans(sweep, recipe, where)
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 def _axis(grid: Mapping[str, Sequence[object]]) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, stable
@@ -40,22 +39,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. `figures` by measure; empty if every seed failed. Speed and memory: 0 = unknown.
-
-    `passages_per_second` is the mean over seeds, memory the maximum. `relative_speed` is the speed's difference from
-    `plain_variant` as a fraction (BoW Table 4), or None if unknown. `losses` are the sweep's, averaged over seeds.
-    """
+    """One variant. `figures` by measure; empty if every seed failed. `losses` are the sweep's, averaged over seeds."""
 
     variant: Variant
     seeds: tuple[int, ...]
     figures: Mapping[str, Figure]
     dev: Mapping[str, float]
     heldout_loss: float | None
-    passages_per_second: float
-    relative_speed: float | None
-    peak_memory: float
-    peak_gpu_memory: float
-    devices: tuple[str, ...]
     steps: int
     losses: Mapping[str, float]
     failures: Mapping[int, str]
@@ -137,8 +127,6 @@ def make_table(
             )
     bounds = intervals(_measured(values), settings.bootstrap_samples, settings.seed)
     tests = tests_against(values, sweep.baseline, measures, settings) if sweep.baseline in values else {}
-    speeds = {name: _mean_known([o.passages_per_second for o in found]) for name, found in by_variant.items()}
-    reference_speed = speeds.get(plain_variant(sweep), 0.0)
     rows = []
     for variant in sweep.variants:
         found = finished.get(variant.name, [])
@@ -155,7 +143,6 @@ def make_table(
                 against=tests.get(variant.name, {}).get(measure),
             )
         with_dev = [o for o in found if len(o.dev)]
-        speed = speeds[variant.name]
         rows.append(
             Row(
                 variant,
@@ -166,11 +153,6 @@ def make_table(
                     for m in (measures if with_dev else ())
                 },
                 _heldout(found),
-                stable(speed),
-                stable(speed / reference_speed - 1) if speed and reference_speed else None,
-                max((o.peak_memory for o in found), default=0.0),
-                max((o.peak_gpu_memory for o in found), default=0.0),
-                tuple(dict.fromkeys(o.device for o in found if o.device)),
                 max((o.steps for o in found), default=0),
                 {name: stable(float(np.mean([o.losses[name] for o in found]))) for name in _loss_names(found)},
                 {o.seed: o.failure for o in by_variant[variant.name] if o.failure},
@@ -215,36 +197,6 @@ def _measured(values: Mapping[str, pd.DataFrame]) -> Measured:
     return Measured("test", {}, values)
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """The agreement of our order of the variants with a paper's: Kendall's tau-b over variants with both figures."""
-
-    published: str
-    ours: str
-    variants: int
-    tau: float
-
-
-def agreement(table: Table) -> Agreement | None:
-    """Compare the order by the paper's first measure with ours by the same measure, or by our first one.
-
-    None for fewer than three variants, or if all are equal on either side.
-    """
-    if not table.sweep.measures:
-        return None
-    published = table.sweep.measures[0]
-    ours = same_measure(published, table.measures) or table.measures[0]
-    pairs = [
-        (row.variant.published[published], row.figures[ours].mean)
-        for row in table.done
-        if published in row.variant.published
-    ]
-    if len(pairs) < 3:
-        return None
-    tau = float(stats.kendalltau(*zip(*pairs)).statistic)
-    return None if np.isnan(tau) else Agreement(published, ours, len(pairs), stable(tau))
-
-
 def same_measure(published: str, measures: Sequence[str]) -> str:
     """Our name for a paper's measure, or '' if we do not have it.
 
@@ -265,15 +217,3 @@ def _heldout(outcomes: Sequence[Outcome]) -> float | None:
 def _loss_names(outcomes: Sequence[Outcome]) -> list[str]:
     """The losses that every seed of a variant has; none if nothing is trained."""
     return [name for name in (outcomes[0].losses if outcomes else ()) if all(name in o.losses for o in outcomes)]
-
-
-def _mean_known(values: Sequence[float]) -> float:
-    known = [value for value in values if value]
-    return float(np.mean(known)) if known else 0.0
-
-
-def plain_variant(sweep: Sweep) -> str:
-    """The reference for speed: plain `mlm`, as in BoW Table 4, else the first variant with pre-training."""
-    pretrained = [variant for variant in sweep.variants if variant.pretraining]
-    plain = [v for v in pretrained if v.overrides.get("pretraining.objective") == "mlm"]
-    return (plain or pretrained)[0].name if pretrained else ""

@@ -19,11 +19,9 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs
 from stillhouse.evaluation.measures import Measure
 from stillhouse.evaluation.own_passages import same_as
-from stillhouse.evaluation.runs import write_lines
 from stillhouse.evaluation.significance import Comparison
 
-RUNS = "runs"
-FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parquet", f"{RUNS}/")
+FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parquet")
 """The files that `write_files` may write."""
 
 
@@ -149,11 +147,7 @@ def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dic
 
 
 def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:
-    """Write metrics.json, intervals.json, significance.json and per_query.parquet to an empty folder.
-
-    For a corpus with queries that are passages, also write the runs as measured, without these passages, to
-    runs/<corpus>/<system>.trec, so that other tools can reproduce the figures.
-    """
+    """Write metrics.json, intervals.json, significance.json and per_query.parquet to an empty folder."""
     write_json(folder / "metrics.json", metrics_json(corpora, failed))
     write_json(folder / "intervals.json", {corpus.name: corpus.intervals for corpus in corpora})
     tests = {
@@ -166,9 +160,6 @@ def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], setting
     write_json(folder / "significance.json", tests)
     tables = []
     for corpus in corpora:
-        for system, run in corpus.measured.runs.items() if corpus.own_passages else ():
-            (folder / RUNS / corpus.name).mkdir(parents=True, exist_ok=True)
-            write_lines(folder / RUNS / corpus.name / f"{system}.trec", run, system)
         table = pd.concat([values.reset_index().assign(system=name) for name, values in corpus.measured.values.items()])
         tables.append(table.assign(corpus=corpus.name))
     whole = pd.concat(tables, ignore_index=True)

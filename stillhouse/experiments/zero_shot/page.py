@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from markupsafe import Markup
-
 from stillhouse.core.html_page import page_template
-from stillhouse.evaluation.report.curves import forest_plot
 from stillhouse.evaluation.report.page import count, p_value, signed
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on, by_group
@@ -31,7 +27,6 @@ def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Se
         best_on=wins,
         tables=[(measure, [_row(corpus, measure) for corpus in corpora]) for measure in first.measures],
         groups=_groups(corpora),
-        plot=Markup(_plot(corpora, settings, main)) if settings.baseline and len(first.systems) > 1 else "",
         queries=sum(corpus.measured.queries for corpus in corpora),
         corpora=len(by_group(corpora)),
         failed=failed,
@@ -69,12 +64,3 @@ def _row(corpus: OneCorpus, measure: str) -> dict[str, Any]:
         "passages": corpus.passages,
         "cells": cells,
     }
-
-
-def _plot(corpora: Sequence[OneCorpus], settings: Settings, measure: str) -> str:
-    systems = [system for system in corpora[0].measured.systems if system != settings.baseline]
-    panels = {}
-    for system in systems:
-        of = [corpus.comparisons[system][measure] for corpus in corpora]
-        panels[system] = np.array([[each.difference, each.low, each.high] for each in of])
-    return forest_plot([corpus.name for corpus in corpora], panels, measure, settings.baseline)

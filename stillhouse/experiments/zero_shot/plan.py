@@ -16,7 +16,6 @@ from stillhouse.experiments.comparison.run import Failure
 from stillhouse.models.settings import MODULES
 from stillhouse.pipeline.graph import ARTIFACTS, Use
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses
-from stillhouse.pipeline.timed_step import reason
 
 BM25 = "bm25"
 MODELS = "models"
@@ -160,7 +159,7 @@ def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], N
             except Exception as error:
                 if is_full_disk(error):
                     raise
-                failures[corpus] = Failure(use.name, reason(error), isinstance(error, InputError))
+                failures[corpus] = Failure.of(use, error)
                 log(f"{corpus} failed at {use.name}: {failures[corpus].reason}")
                 break
     return failures
@@ -191,7 +190,7 @@ def write_results(
             corpus = Corpus.open(root / name / "ingest" / "corpus")
             corpora.append(measure_corpus(name, corpus, paths, measures, settings))
         except InputError as error:
-            failures[name] = Failure("evaluate", reason(error), bad_input=True)
+            failures[name] = Failure("evaluate", str(error), bad_input=True)
     if not corpora:
         return None
     failed = {name: f"{failure.use}: {failure.reason}" for name, failure in failures.items()}

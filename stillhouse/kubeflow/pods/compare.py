@@ -150,7 +150,7 @@ def do_job(plan: Plan, number: int, root: Path) -> Failure | None:
     job, record = plan.jobs[number], root / "jobs" / f"{number:04}.json"
     if not record.is_file():
         shared = {root / SHARED / ARTIFACTS / use.name for use in shared_uses(plan)}
-        failure = Runner(root, say, timed=None, run_use=step_in_pod, done=shared).run_job(job)
+        failure = Runner(root, say, run_use=step_in_pod, done=shared).run_job(job)
         if failure:
             say(f"[{NAME}] {job.name} failed at {failure.use}: {failure.reason}")
         write_whole_json(record, asdict(failure) if failure else {})

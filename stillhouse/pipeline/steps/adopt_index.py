@@ -1,7 +1,4 @@
-"""Step `adopt-index`: ties an older retriever's index to a newer one, if it ranks the dev queries well enough.
-
-With `share`, a part of the passages gets the newer retriever's vectors, so an index is upgraded part by part.
-"""
+"""Step `adopt-index`: ties an older retriever's index to a newer one, if it ranks the dev queries well enough."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
-from stillhouse.search.settings import EncodingConfig
 
 if TYPE_CHECKING:
     from stillhouse.core.artifacts import Manifest
@@ -22,21 +18,13 @@ ADOPTED = "adopted"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(EncodingConfig):
-    """When to refuse an index, and how much of it to encode again."""
+class Config:
+    """When to refuse an index."""
 
     least_ratio: float = setting(
         0.99,
-        "the lowest dev nDCG@10 of the new retriever in the old index, as a share of that in its own (--own-index) or "
-        "else of the old retriever's",
+        "the lowest dev nDCG@10 of the new retriever in the old index, as a share of the old retriever's",
         minimum=0,
-    )
-    share: float = setting(
-        0.0,
-        "the share of the passages to encode with the new retriever, in corpus order; the others keep their vectors. "
-        "Passages encoded before come from the cache",
-        minimum=0.0,
-        maximum=1.0,
     )
 
 
@@ -46,27 +34,20 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.pipeline.steps.execute import refuse_other_model
 
     refuse_other_model(STEP, inputs, "old_index", "old_retriever")
-    reference, retriever, index, whose = "old_retriever", "old_retriever", "old_index", "the old queries"
-    if "own_index" in inputs:
-        refuse_other_model(STEP, inputs, "own_index", "retriever")
-        reference, retriever, index, whose = "own_index", "retriever", "own_index", "their own index"
-    encoded = encode_share(config, inputs, outputs["index"], context) if config.share else 0
-    if not encoded:
-        copy_content(inputs["old_index"], outputs["index"])
-    found = dev_ndcg(inputs["corpus"], inputs["retriever"], outputs["index"], context)
-    wanted = dev_ndcg(inputs["corpus"], inputs[retriever], inputs[index], context)
+    found, wanted = (
+        dev_ndcg(inputs["corpus"], inputs[retriever], inputs["old_index"], context)
+        for retriever in ("retriever", "old_retriever")
+    )
     ratio = found / wanted if wanted else 1.0
-    which = f"the old index with {encoded} new vectors" if encoded else "the old index"
-    said = f"dev nDCG@10 of the new queries in {which} is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of {whose}"
+    said = f"dev nDCG@10 of the new queries in the old index is {found:.3f}, {ratio:.1%} of the {wanted:.3f} of the old"
     if ratio < config.least_ratio:
         raise InputError(
             f"adopt-index: {said}, less than least_ratio = {config.least_ratio:g}; run `stillhouse index` with this "
             "retriever, or train it with compatibility_weight"
         )
+    copy_content(inputs["old_index"], outputs["index"])
     old = read_manifest(inputs["old_index"], verify=False).facts
-    measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted, "reference": reference}
-    if encoded:
-        measured["encoded"] = encoded
+    measured = {"ratio": ratio, "ndcg10": found, "reference_ndcg10": wanted}
     return Report(said, metrics={"ratio": ratio}, facts=old | {ADOPTED: measured})
 
 
@@ -78,32 +59,6 @@ def adopted_index(index: Manifest) -> dict[str, Any] | None:
     if ADOPTED not in index.facts:
         return None
     return {name: index.inputs.get(name) for name in ("old_index", "old_retriever")} | index.facts[ADOPTED]
-
-
-def encode_share(config: Config, inputs: Paths, folder: Path, context: Context) -> int:
-    """Writes the old index with new vectors for the first `share` of the passages; returns how many."""
-    import numpy as np
-
-    from stillhouse.core.errors import InputError
-    from stillhouse.corpus.store import Corpus
-    from stillhouse.models.encoder import BiEncoder
-    from stillhouse.search.corpus_encoding import encode_corpus
-    from stillhouse.search.dense import check_width, open_index
-    from stillhouse.search.vector_index import CutVectors, write_mixed
-
-    corpus, encoder = Corpus.open(inputs["corpus"]), BiEncoder.load(inputs["retriever"])
-    old = open_index(inputs["old_index"], corpus)
-    check_width(encoder, old)
-    if old.kind != "flat":
-        raise InputError(
-            f"adopt-index: --share is for an index of kind flat, but this one is {old.kind}, which holds vectors "
-            "only roughly; adopt it whole, or run `stillhouse index` with the new retriever"
-        )
-    count = int(np.ceil(config.share * len(old)))
-    encoded = encode_corpus(encoder, corpus, context, config, rows=np.arange(count))
-    new = CutVectors(encoded.embeddings, old.width, encoder.settings.normalize)
-    write_mixed(folder, old, new)
-    return count
 
 
 def dev_ndcg(corpus_folder: Path, retriever: Path, index: Path, context: Context) -> float:
@@ -133,8 +88,7 @@ STEP = Step(
         Port("retriever", "the newer bi-encoder", kind="model"),
         Port("old_index", "the older bi-encoder's index of the corpus", agrees_on=("corpus",)),
         Port("old_retriever", "the older bi-encoder", kind="model"),
-        Port("own_index", "the newer bi-encoder's own index, to compare with", optional=True, agrees_on=("corpus",)),
     ),
-    outputs=(Port("index", "the old index, or a mixed one, for the newer bi-encoder"),),
+    outputs=(Port("index", "the old index, for the newer bi-encoder"),),
     run=run,
 )

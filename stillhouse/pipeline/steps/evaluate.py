@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stillhouse.core.config import nearest, setting
+from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.core.yaml_file import shown
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
     from stillhouse.evaluation.measures import Measure
-
-SYNTHETIC_RUNS = "synthetic_runs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +28,6 @@ class Config:
     bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples per interval", minimum=100)
     randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips per randomisation test", minimum=100)
     examples: int = setting(8, "how many example queries the report shows", minimum=0)
-    compared: tuple[str, ...] | None = setting(
-        None,
-        "the system and the baseline to show query by query, as [distilled, bm25]; null = those of the headline",
-    )
     title: str = setting("Stillhouse evaluation", "title of the report")
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
@@ -46,16 +39,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.core.artifacts import foreign_manifest, read_manifest, write_json
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation import figures
-    from stillhouse.evaluation.breakdowns import breakdowns, breakdowns_json
     from stillhouse.evaluation.measures import parse_measures
     from stillhouse.evaluation.report.curves import read_curves
     from stillhouse.evaluation.report.page import Content, headline_sentence, render
     from stillhouse.evaluation.report.teachers import read_teacher
-    from stillhouse.evaluation.runs import write_lines
 
     measures = parse_measures(config.measures)
     runs = named(inputs, "run")
-    compared_pair = _pair(config.compared, list(runs))
     corpus = Corpus.open(inputs["corpus"])
     of_dev, of_test = (figures.measure_runs(corpus, runs, split, measures) for split in ("dev", "test"))
     if not of_test:
@@ -85,7 +75,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         randomisation_samples=config.randomisation_samples,
         seed=config.seed,
     )
-    parts = breakdowns(corpus, test, config.bootstrap_samples, config.seed)
     folder, means = outputs["evaluation"], test.means()
     write_json(folder / "metrics.json", means)
     write_json(folder / "dev_metrics.json", dev.means())
@@ -93,13 +82,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         write_json(folder / "metrics_passages.json", test.passage_means())
     if synthetic:
         write_json(folder / "metrics_synthetic.json", synthetic.means())
-    for asked in (measured for measured in of_test if measured.synthetic):
-        (folder / SYNTHETIC_RUNS).mkdir()
-        for system, lines in asked.runs.items():  # as measured: without the passages that the queries come from
-            write_lines(folder / SYNTHETIC_RUNS / f"{system}.trec", lines, system)
     write_json(folder / "intervals.json", bounds)
     write_json(folder / "significance.json", figures.significance_json(compared))
-    write_json(folder / "breakdowns.json", breakdowns_json(parts))
     table = pa.Table.from_pandas(figures.per_query_table(corpus, of_dev + of_test), preserve_index=False)
     pq.write_table(table.replace_schema_metadata(None), folder / "per_query.parquet", compression="zstd")
     found = {name: read_curves(folder) for name, folder in named(inputs, "curves").items()}
@@ -124,10 +108,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         examples=config.examples,
         bootstrap_samples=config.bootstrap_samples,
         randomisation_samples=config.randomisation_samples,
-        breakdowns=parts,
         costs={system: manifest.facts for system, manifest in made.items()},
         made_by={system: manifest.step for system, manifest in made.items()},
-        compared=compared_pair,
         cut_short=short,
         missing=missing,
         teachers=teachers,
@@ -155,18 +137,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if winner := headline_sentence(content):
         context.log(f"[evaluate] {winner}")
     return Report("; ".join(map(_sentence, of_test)), metrics=values, facts=facts, html="report.html")
-
-
-def _pair(names: tuple[str, ...] | None, systems: list[str]) -> tuple[str, str] | None:
-    """The two systems of the setting `compared`. Raises `InputError` for systems that were not given."""
-    if names is None:
-        return None
-    if len(names) != 2 or names[0] == names[1]:
-        raise InputError(f"compared: {shown(list(names))} are not two systems; write for instance [distilled, bm25]")
-    for name in names:
-        if name not in systems:
-            raise InputError(f"compared: there is no run of {name!r}; {nearest(name, systems)}")
-    return names[0], names[1]
 
 
 def _refuse_unjudged(parts: list[Measured], measures: list[Measure], corpus: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,6 @@ def execute(
     config: Any,
     inputs: Mapping[str, Path],
     outputs: Mapping[str, Path],
-    note_seconds: Callable[[float], None] = lambda seconds: None,
     shares: Path | None = None,
 ) -> Report:
     """Runs `step` from input folders to output folders.
@@ -58,12 +57,11 @@ def execute(
     libraries, settings, inputs and the device. It is removed after success, or by a run of the step `DAYS` days later.
     If another process does the same work, this one waits; if another one writes to one of the outputs, it raises
     `InputError`. Metrics go to Prometheus if the environment asks for that. The log is never silent for ten seconds.
-    `note_seconds` is called with the seconds that the step took, unless an earlier run had done part of the work.
     `shares` is passed to the step as `Context.shares`.
     """
     quiet = run_context.quiet() or run_context.rank() > 0
     with watch_step(step.name, run_context.say) as under_watch, access_errors(), watched(step.name, quiet):
-        under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, note_seconds, shares)
+        under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, shares)
     return under_watch.report
 
 
@@ -73,8 +71,7 @@ def _execute(
     inputs: Mapping[str, Path],
     outputs: Mapping[str, Path],
     monitor: Monitor,
-    note_seconds: Callable[[float], None],
-    shares: Path | None = None,
+    shares: Path | None,
 ) -> Report:
     started = time.monotonic()
     run_context.hush_libraries()
@@ -100,7 +97,6 @@ def _execute(
         context.work.mkdir(parents=True, exist_ok=True)
         return run_beside(step, config, inputs, context)
     with only_process(context.work, wait=context.log):
-        resumed = context.work.is_dir()
         context.work.mkdir(parents=True, exist_ok=True)
         old = remove_old_work(context.work.parent, step.name, context.work.name)
         if old:
@@ -119,8 +115,6 @@ def _execute(
                     write_manifest(folder, step.name, recorded(config), digests | beside, facts, step.version)
         shutil.rmtree(context.work, ignore_errors=True)
     seconds = time.monotonic() - started
-    if not resumed:
-        note_seconds(seconds)
     written = ", ".join(str(outputs[port.name]) for port in step.outputs)
     read = ", ".join(str(path) for path in inputs.values()) or "its source"
     context.log(f"[{step.name}] read {read}; {report.summary}; wrote {written} in {seconds:.1f} s")

@@ -29,19 +29,11 @@ def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
     for folder in sorted(root.glob(f"{step}-*")):
         if folder.name == keep or not re.fullmatch(rf"{re.escape(step)}-[0-9a-f]{{20}}", folder.name):
             continue
-        with suppress(InputError, OSError):
-            if _old(folder) and _removed(folder):
+        with suppress(InputError, OSError), only_process(folder):
+            if _old(folder):
+                shutil.rmtree(folder)
                 removed.append(folder.name)
     return removed
-
-
-def _removed(folder: Path) -> bool:
-    """Removes a folder unless another process has resumed it meanwhile. Raises `InputError` if one holds it."""
-    with only_process(folder):
-        if not _old(folder):
-            return False
-        shutil.rmtree(folder)
-        return True
 
 
 def _old(folder: Path) -> bool:

@@ -12,7 +12,7 @@ import sys
 import termios
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from stillhouse.core.monitoring.activity import ELSEWHERE, doing, watched, write
 from stillhouse.core.monitoring.bar import LogBar
 from stillhouse.core.monitoring.monitor import SILENT
 from stillhouse.corpus import first_look, ingestion
-from stillhouse.pipeline import first_run_times, in_process, recipe_run, run_times, workspace
+from stillhouse.pipeline import in_process, recipe_run, run_progress, step_times, workspace
 from stillhouse.pipeline.graph import known_uses
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.steps.execute import execute
@@ -151,7 +151,7 @@ def test_a_run_is_not_silent_between_its_steps(
     """Neither while it verifies large inputs, nor while it looks for what is done and estimates its time."""
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     settings = configs(load_recipe(find_recipe("micro")), "micro")
-    for module, name in ((in_process, "up_to_date"), (recipe_run, "still_to_do"), (run_times, "scale_of")):
+    for module, name in ((in_process, "up_to_date"), (recipe_run, "still_to_do"), (run_progress, "scale_of")):
         slow(module, name, monkeypatch)
     slow(ingestion, "ingest_source", monkeypatch)
     recipe_run.run_recipe([known_uses({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")
@@ -164,9 +164,9 @@ def test_a_run_is_not_silent_between_its_steps(
 def test_new_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
-    first_run_times.model_speed.cache_clear()
+    step_times.model_speed.cache_clear()
     slow(first_look, "look_at", monkeypatch)
-    slow(first_run_times, "speed", monkeypatch)
+    slow(step_times, "speed", monkeypatch)
     slow(workspace, "render", monkeypatch)
     assert cli.main(["new", "work", "--source", "sample"]) == 0
     said = capsys.readouterr().err
@@ -247,24 +247,3 @@ def test_a_terminal_has_a_bar_and_a_log_has_none(tmp_path: Path) -> None:
         b"[step] counting: 8 items\n" in log.stderr and b"[step] counting: 8 items done in 2 s\na line\n" in log.stderr
     )
     assert re.search(rb"\[step\] counting: [45] of 8 items", log.stderr)
-
-
-def test_seconds_are_recorded_unless_an_earlier_run_did_a_part(tmp_path: Path) -> None:
-    noted: list[float] = []
-    fails = [True]
-
-    def run(config: Any, inputs: Any, outputs: Any, context: Context) -> Report:
-        if fails.pop():
-            raise KeyboardInterrupt
-        time.sleep(0.05)
-        return Report("done")
-
-    step = Step("wait", "waits", Config, (), (Port("out", "nothing"),), run)
-    with pytest.raises(KeyboardInterrupt):
-        execute(step, Config(), {}, {"out": tmp_path / "out"}, noted.append)
-    fails.append(False)
-    execute(step, Config(), {}, {"out": tmp_path / "out"}, noted.append)
-    assert noted == [], "it may have gone on from where the first one was"
-    fails.append(False)
-    execute(replace(step, name="other"), Config(), {}, {"out": tmp_path / "other"}, noted.append)
-    assert len(noted) == 1 and 0.05 <= noted[0] < 10

@@ -31,7 +31,7 @@ def by_steps(
     tiny_model: Path,
     small_corpus: Path,
 ) -> dict[str, dict[str, Path]]:
-    """Run the steps up to a distilled retriever, as the commands do, and return the output folders of each."""
+    """Run the steps up to an evaluation, as the commands do, and return the output folders of each."""
     run, corpus = runs_of_steps(tmp_path_factory.mktemp("steps")), {"corpus": small_corpus}
     made = {"model": run("fetch-model", {}, model=str(tiny_model), **MODEL)}
     made["bm25"] = run("bm25", corpus, **DEPTH)
@@ -42,24 +42,9 @@ def by_steps(
     dense = corpus | {"retriever": made["first"]["retriever"]}
     made["index"] = run("index", dense)
     dense |= {"index": made["index"]["index"]}
-    made["mined"] = run("mine", dense | {"others": made["bm25"]["negatives"]}, others_depth=2, **DEPTH)
-    mined = {"negatives": made["mined"]["negatives"]}
-    made["reranker"] = run("train-reranker", corpus | mined | {"init": start}, max_length=32, **TRAINING)
-    reranker = {"reranker": made["reranker"]["reranker"]}
-    made["teacher"] = run("score-pairs", corpus | mined | reranker, depth=4)
-    made["distilled"] = run(
-        "train-retriever",
-        corpus | mined | {"encoder": made["first"]["retriever"], "teacher": made["teacher"]["teacher"]},
-        "distilled",
-        **TRAINING,
-    )
     made["hybrid"] = run("hybrid", dense | bm25)
     made["run"] = run("retrieve", dense | {"hybrid": made["hybrid"]["hybrid"]})
-    made["reranked"] = run("rerank", corpus | reranker | {"candidates": made["run"]["run"]}, depth=5)
-    made["best"] = run(
-        "select-best", corpus | bm25 | {"candidates/a": dense["retriever"], "indexes/a": made["index"]["index"]}
-    )
-    runs = {"run/bm25": made["bm25"]["run"], "run/reranked": made["reranked"]["run"]}
+    runs = {"run/bm25": made["bm25"]["run"], "run/first": made["run"]["run"]}
     made["evaluation"] = run(
         "evaluate", corpus | runs | {"curves/first": made["first"]["curves"]}, bootstrap_samples=100
     )
@@ -77,19 +62,9 @@ def by_functions(
     made["bm25"] = bm25 = stillhouse.bm25(corpus, str(root / "bm25"), **DEPTH)
     made["first"] = first = stillhouse.train_retriever(corpus, model, bm25.negatives, root / "first", **TRAINING)
     made["index"] = index = stillhouse.index(str(small_corpus), str(first.folder), root / "index")
-    made["mined"] = mined = stillhouse.mine(
-        corpus, first, index, root / "mined", others=bm25.negatives, others_depth=2, **DEPTH
-    )
-    made["reranker"] = reranker = stillhouse.train_reranker(
-        corpus, mined, model, root / "reranker", max_length=32, **TRAINING
-    )
-    made["teacher"] = teacher = stillhouse.score_pairs(corpus, mined, root / "teacher", reranker=reranker, depth=4)
-    made["distilled"] = stillhouse.train_retriever(corpus, first, mined, root / "two", teacher=teacher, **TRAINING)
     made["hybrid"] = hybrid = stillhouse.hybrid(corpus, first, index, bm25, root / "hybrid")
     made["run"] = run = stillhouse.retrieve(corpus, first, index, root / "run", hybrid=hybrid)
-    made["reranked"] = reranked = stillhouse.rerank(corpus, run, reranker, root / "reranked", depth=5)
-    made["best"] = stillhouse.select_best(corpus, bm25, {"a": first}, {"a": index}, root / "best")
-    runs = {"bm25": bm25.run, "reranked": reranked}
+    runs = {"bm25": bm25.run, "first": run}
     made["evaluation"] = stillhouse.evaluate(
         corpus, runs, root / "evaluation", curves={"first": first.curves}, bootstrap_samples=100
     )

@@ -116,7 +116,7 @@ def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[
     page = Page(text)
     assert [a["data-system"] for _, a in page.tags if "data-system" in a] == SYSTEMS
     assert [a["data-training"] for _, a in page.tags if "data-training" in a] == TRAININGS
-    assert sum(tag == "svg" for tag, _ in page.tags) == 2 + len(TRAININGS)
+    assert sum(tag == "svg" for tag, _ in page.tags) == 1 + len(TRAININGS)
     assert all(short_name(name) in page.shown for name in SYSTEMS) and "our-own 2" in page.shown
     assert all(about_training(name).capitalize() in page.shown for name in TRAININGS)
     assert "3.250" in page.shown and "kept 1.500 from step 20" in page.shown
@@ -137,7 +137,7 @@ def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Pat
 def test_the_same_inputs_give_the_same_bytes(whole: tuple[dict[str, Path], Path], tmp_path: Path) -> None:
     again = evaluate(whole[0], tmp_path / "again")
     names = sorted(path.name for path in whole[1].iterdir())
-    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 8
+    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 7
     for name in names:
         assert (whole[1] / name).read_bytes() == (again / name).read_bytes(), name
 
@@ -249,7 +249,7 @@ def test_the_headline_claims_no_more_than_was_tested(names: tuple[str, ...], tmp
     assert ("<em>not distinguishable from</em>" if "mine" in names else "<em>above</em>") in page
 
 
-def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_path: Path) -> None:
+def test_the_page_shows_what_an_index_costs(tmp_path: Path) -> None:
     corpus = make_corpus(tmp_path / "corpus")
     inputs = {"corpus": corpus} | {
         f"run/{system}": make_run(tmp_path / system, system, right) for system, right in (("bm25", 4), ("zero_shot", 9))
@@ -261,14 +261,9 @@ def test_the_page_shows_two_systems_query_by_query_and_what_an_index_costs(tmp_p
         {},
         {"index_bytes": 12 * 2**20, "latency_ms": {"median": 3.25, "p95": 7}},
     )
-    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100, compared=("bm25", "zero_shot")))
+    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100))
     shown = Page((output / "report.html").read_text(encoding="utf-8")).shown
-    assert "Query by query: BM25 against zero-shot" in shown
-    assert "0 got better in RR@10, 5 got worse and 15 stayed the same" in shown
     assert "12.0" in shown and "3.2" in shown and "1\u202f048\u202f576" in shown
-    for names in (("bm25",), ("bm25", "bm25"), ("bm25", "distilled")):
-        with pytest.raises(InputError, match="compared"):
-            evaluate(inputs, tmp_path / "no", Config(bootstrap_samples=100, compared=names))
 
 
 @pytest.mark.parametrize(

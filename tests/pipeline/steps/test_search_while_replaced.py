@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from indexed_corpora import FP32, write_corpus
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
@@ -115,26 +112,6 @@ def test_an_open_search_answers_from_the_version_that_it_opened(place: Place) ->
     assert answers(searcher) == place.answers[0]
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.sampled_from(["ask", *NAMES, "all"]), max_size=8))
-def test_replacing_any_part_at_any_time_mixes_nothing(place: Place, steps: list[str]) -> None:
-    """The versions of the three parts change one by one, between questions."""
-    place.install_all(0)
-    searcher, installed = place.open(), dict.fromkeys(NAMES, 0)
-    for step in steps:
-        if step == "ask":
-            assert answers(searcher) == place.answers[0]
-            continue
-        for name in NAMES if step == "all" else (step,):
-            installed[name] = 1 - installed[name]
-            place.install(installed[name], name)
-    if len(set(installed.values())) == 1:
-        assert answers(place.open()) == place.answers[installed["corpus"]]
-    else:
-        with pytest.raises(InputError, match="was made from another"):
-            place.open()
-
-
 @pytest.mark.parametrize("moment", ["refuse_unfit", "open_query_encoder", "VectorIndex", "check_index", "check_width"])
 def test_what_was_verified_is_what_is_read(place: Place, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Another run ends before or after each part of opening, for example between the digests and the reading."""
@@ -165,42 +142,6 @@ def test_folders_that_are_replaced_one_after_the_other_are_refused(
     monkeypatch.setattr(OpenFolders, "_hold", swapped)
     with pytest.raises(InputError, match="index was made from another corpus"):
         place.open()
-
-
-@pytest.fixture
-def replaced_all_the_time(place: Place) -> Iterator[threading.Event]:
-    """Start a thread that makes runs until the test ends, and yield an event that is set after every second run."""
-    done, some = threading.Event(), threading.Event()
-
-    def work() -> None:
-        version = 0
-        while not done.is_set():
-            version = 1 - version
-            place.install_all(version)
-            if version == 0:
-                some.set()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    yield some
-    done.set()
-    thread.join()
-
-
-def test_answers_are_whole_while_runs_go_on(place: Place, replaced_all_the_time: threading.Event) -> None:
-    found = []
-    for _ in range(8):
-        try:
-            searcher = place.open()
-        except InputError as error:
-            assert str(place.folder) in str(error)
-            continue
-        before = answers(searcher)
-        replaced_all_the_time.clear()
-        replaced_all_the_time.wait(20)
-        assert before in place.answers and answers(searcher) == before
-        found.append(before)
-    assert found
 
 
 def test_a_file_that_is_overwritten_in_its_place_is_refused(place: Place) -> None:

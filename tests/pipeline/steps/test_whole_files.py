@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from stillhouse.pipeline.steps.execute import write_metrics, write_report
+from stillhouse.core.artifacts import write_whole_json
+from stillhouse.pipeline.steps.execute import write_report
 from stillhouse.pipeline.steps.spec import Report
 
 
@@ -59,9 +60,9 @@ def test_links_and_pipes_are_written_to_and_not_replaced(tmp_path: Path) -> None
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")
     os.mkfifo(tmp_path / "pipe")
-    write_metrics(tmp_path / "link", {"share": 0.5})
+    write_whole_json(tmp_path / "link", {"share": 0.5})
     assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "file").read_text()) == {"share": 0.5}
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_metrics(tmp_path / "pipe", {"share": 0.5})
+    write_whole_json(tmp_path / "pipe", {"share": 0.5})
     assert json.loads(os.read(end, 1000)) == {"share": 0.5} and (tmp_path / "pipe").is_fifo()
     os.close(end)

@@ -1,4 +1,4 @@
-"""Times of steps that have never run here: by hand, with transformers' weights, and for every use of every recipe."""
+"""Times of steps: by hand, with transformers' weights, and for every use of every recipe."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from stillhouse.pipeline import first_run_times
-from stillhouse.pipeline.first_run_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
+from stillhouse.pipeline import step_times
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import SHIPPED, configs, find_recipe, load_recipe
-from stillhouse.pipeline.run_times import estimate
+from stillhouse.pipeline.run_progress import outlook
+from stillhouse.pipeline.step_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
 from stillhouse.pipeline.steps.index import Config as Index
 from stillhouse.pipeline.steps.train_generator import Config as Generator
 from stillhouse.pipeline.steps.train_retriever import Config as Training
@@ -25,7 +25,7 @@ SCALE = Scale(passages=1000, queries={"train": 400, "dev": 50, "test": 100}, tok
 @pytest.fixture(autouse=True)
 def one_gigaflop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A computer that reaches 10^9 operations per second in a model."""
-    monkeypatch.setattr(first_run_times, "model_speed", lambda precision: 1e9)
+    monkeypatch.setattr(step_times, "model_speed", lambda precision: 1e9)
 
 
 def test_times_computed_by_hand() -> None:
@@ -35,7 +35,7 @@ def test_times_computed_by_hand() -> None:
     read = 10 * 32 * (20 + 2 * 30)
     assert predicted_seconds("train-retriever", training, SCALE) == pytest.approx(OVERHEAD + 3 * 2e6 * read / 1e9)
     writer = Generator(epochs=None, max_steps=5, max_pairs=None, batch_size=8, passage_tokens=30)
-    operations = 3 * 2 * first_run_times.WRITER_WEIGHTS * 5 * 8 * (30 + 20)
+    operations = 3 * 2 * step_times.WRITER_WEIGHTS * 5 * 8 * (30 + 20)
     assert predicted_seconds("train-generator", writer, SCALE) == pytest.approx(OVERHEAD + operations / 1e9)
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
 
@@ -57,19 +57,17 @@ def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
         assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
 
 
-def test_a_first_run_is_estimated_once_corpus_and_model_exist(
+def test_a_run_has_a_time_once_corpus_and_model_exist(
     tiny_model: Path, run_step: Callable[..., dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)
     corpus = run_step("ingest", {}, source="sample", max_articles=5)["corpus"]
-    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "fresh"))
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     root, recipe = tmp_path / "artifacts", load_recipe(find_recipe("labelled"))
     settings, uses = configs(recipe, "labelled"), graph_of(recipe)
-    assert estimate(uses, settings, root).total().startswith("no estimate yet")
+    assert outlook(uses, 30, settings, root) == f"{len(uses)} of 30 steps to do"
     for place, target in (("ingest/corpus", corpus), ("fetch_model/encoder", fetched["encoder"])):
         (root / place).parent.mkdir(parents=True)
         (root / place).symlink_to(target)
     assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
-    found = estimate(uses, settings, root)
-    assert found.total(" left").endswith("left, estimated from the speed of this machine")
+    assert outlook(uses, 30, settings, root).startswith(f"{len(uses)} of 30 steps to do: about ")

@@ -1,4 +1,4 @@
-"""Estimates how long a step takes that has never run here, from its arithmetic and this machine's speed.
+"""Estimates how long a step takes, from its arithmetic and this machine's speed.
 
 It counts the products of the transformer's weights with tokens: two operations per weight and token in the forward
 pass, and twice as many again in the backward pass. Their speed is measured on a short product, in the precision and
@@ -36,16 +36,12 @@ CACHED = 4.0
 BESIDE_PRODUCTS = 0.85
 """The time that a model needs besides its matrix products (attention, normalisation, activations, memory access), as a
 multiple of the time of these products in fp32."""
-OVERHEAD = 1.0
-"""Seconds that a step needs besides the model: to verify and load its inputs, and to write its outputs."""
-IMPORTS: Mapping[str, float] = {"fetch-model": 5.0, "validate": 3.0, "evaluate": 2.0}
-"""Seconds to import the libraries that these steps are the first to use."""
+OVERHEAD = 1.4
+"""Seconds that a step needs besides the model: to import libraries, verify and load its inputs, write its outputs."""
 PER_TOKEN: Mapping[str, float] = {"ingest": 4e-7, "validate": 1.5e-7, "bm25": 6e-7}
 """Seconds that a step without a model takes per token of the passages, measured in runs of docs/findings-speed.md."""
 BM25_SEARCH = 2.2e-8
 """Seconds for BM25 to score one passage for one query; the queries of all splits are searched."""
-EVALUATED = 3e-3
-"""Seconds that `evaluate` takes per test query: measures, intervals and tests of all systems."""
 PROJECTED = 1.2e-5
 """Seconds per step and passage of a `train-projection` of width 384."""
 ON_GPU = "run times can only be predicted for a CPU, and this run uses a GPU"
@@ -117,11 +113,9 @@ def layer_weights(config: Mapping[str, Any]) -> int:
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
     """How many seconds a step with these settings takes on this machine's CPU."""
-    beside = OVERHEAD + IMPORTS.get(step, 0.0) + PER_TOKEN.get(step, 0.0) * scale.passages * scale.tokens
+    beside = OVERHEAD + PER_TOKEN.get(step, 0.0) * scale.passages * scale.tokens
     if step == "bm25":
         beside += BM25_SEARCH * scale.passages * _asked(scale, "train", "dev", "test")
-    if step == "evaluate":
-        beside += EVALUATED * _asked(scale, "test")
     if step == "train-projection":
         beside += PROJECTED * _steps(_asked(scale, "train"), config) * min(scale.passages, config.passages_at_once)
     count = TOKENS.get(step)

@@ -23,6 +23,7 @@ def new_parser() -> Parser:
         "  stillhouse new manuals --source ~/manuals\n"
         "  stillhouse new msmarco --source ~/msmarco --recipe simlm-msmarco\n"
         "  stillhouse new manuals --source ~/manuals --model ~/models/bert\n"
+        "  stillhouse new manuals --source ~/manuals --model auto\n"
         "  stillhouse new manuals --source ~/manuals --hours 2\n"
         "  cd manuals && stillhouse run\n\n"
         "Without --recipe, the base model and the source decide: `language-model` for a bare language model, which is\n"
@@ -38,7 +39,8 @@ def new_parser() -> Parser:
         parser,
         "--model MODEL",
         "the model to start from: a folder, package:NAME of an installed package, or a hub name (default: the "
-        "recipe's). Of several, separated by commas, takes the best on the source's dev questions, alone or with BM25",
+        "recipe's). Several, separated by commas, a table FILE.csv, or `auto`, the models of `stillhouse models` on "
+        "this machine: takes the best of them on the source's dev questions, alone or with BM25",
         model_text,
     )
     flag(

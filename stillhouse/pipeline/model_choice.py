@@ -21,6 +21,7 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.monitoring.duration import in_words
 from stillhouse.core.own_machine import own_memory
 from stillhouse.core.terminal import show
+from stillhouse.pipeline.model_table import MANY, at_hand, base_models
 from stillhouse.pipeline.recipe_choice import passage_length
 from stillhouse.pipeline.start_model import Start, place_of, start_of
 from stillhouse.pipeline.step_times import Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
@@ -32,10 +33,7 @@ from stillhouse.pipeline.steps.spec import Report
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
-NO_QUESTIONS = (
-    "--model: the source has no dev questions to choose among models with; name one (`stillhouse models` lists "
-    "published figures), or write some with `stillhouse label`"
-)
+AUTO = "auto"
 PASSAGES, QUESTIONS = 500, 100
 """The passages drawn beside the right answers, and the dev questions."""
 TIMED = 20
@@ -49,20 +47,40 @@ MEMORY_SHARE = 4
 
 
 def starts_of(model: str) -> list[Start]:
-    """The base models that `--model` names: one, or several divided by commas. Raises `InputError` as `start_of`."""
-    names = [name.strip() for name in model.split(",") if name.strip()] or [model]
-    return [start_of(str(Path(name).expanduser()) if name.startswith("~") else name) for name in names]
+    """The base models that `--model` names: one, several divided by commas, `auto`, or the table FILE.csv.
+
+    Of a table, only those on this machine that can be opened. Raises `InputError` as `start_of` does, and if none is.
+    """
+    if not _is_table(model):
+        names = [name.strip() for name in model.split(",") if name.strip()] or [model]
+        return [start_of(str(Path(name).expanduser()) if name.startswith("~") else name) for name in names]
+    found = []
+    for row in base_models(None if model == AUTO else Path(model).expanduser()):
+        with suppress(InputError):
+            found += [start_of(row["name"])] if at_hand(row["name"]) else []
+    if not found:
+        raise InputError(
+            "no model of the table is on this machine; `stillhouse models` lists them, and --model with a name "
+            "fetches one"
+        )
+    return found
 
 
-def chosen(starts: Sequence[Start], look: FirstLook | None, ingest: Any, hours: float | None) -> Start:
+def _is_table(model: str) -> bool:
+    return model == AUTO or model.endswith(".csv")
+
+
+def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: Any, hours: float | None) -> Start:
     """The best of several base models for the source of `ingest`; shows what was measured.
 
-    Raises `InputError` for a source without dev or training questions.
+    Without dev or training questions, the choice is by language and published score.
     """
     if len(starts) == 1:
+        if _is_table(model):
+            show(f"nothing was measured: {starts[0].name} is the only model of the table on this machine")
         return starts[0]
     if look is None or not {"train", "dev"} & look.questions.keys():
-        raise InputError(NO_QUESTIONS)
+        return _recommended(starts, model, look)
     from stillhouse.search.winner import contender_name
 
     until = time.monotonic() + (SHARE * 3600 * hours if hours else SECONDS)
@@ -88,7 +106,7 @@ def chosen(starts: Sequence[Start], look: FirstLook | None, ingest: Any, hours: 
             inputs |= {f"candidates/{name}": root / name / "encoder", f"indexes/{name}": root / name / "index"}
         facts = _step("select-best", root / "best", inputs).facts
     if facts["chosen_by"] == NOTHING:
-        raise InputError(NO_QUESTIONS)
+        return _recommended(starts, model, look)
     for name, (start, costs) in tried.items():
         alone, both = (facts["dev_rr10"][contender_name(name, with_bm25)] for with_bm25 in (False, True))
         show(
@@ -124,6 +142,26 @@ def _too_large(start: Start, look: FirstLook, passages: int, until: float) -> st
             if time.monotonic() + seconds > until:
                 return f"would take {in_words(seconds)}; give more --hours: a tenth of them is for choosing the model"
     return ""
+
+
+def _recommended(starts: Sequence[Start], model: str, look: FirstLook | None) -> Start:
+    """Among the models for the corpus's language, the one with the highest published score, or else the smallest."""
+    from stillhouse.search.bm25 import language_of
+
+    rows = {row["name"]: row for row in base_models(Path(model).expanduser() if model.endswith(".csv") else None)}
+    language = language_of(look.texts) if look else ""
+
+    def rank(start: Start) -> tuple[bool, float, int]:
+        row = rows.get(start.name, {})
+        reads = not language or row.get("language") in (language, MANY)
+        return reads, float(row.get("ndcg10") or 0), -_bytes(start)
+
+    best = max(starts, key=rank)
+    show(
+        f"the source has no dev questions, so nothing was measured: {best.name} was chosen by language, published "
+        "score and size"
+    )
+    return best
 
 
 def _step(

@@ -66,7 +66,7 @@ def make(
         if questions:
             look = with_questions(look, questions)
         if model is not None:
-            start = chosen_start(starts, look, _ingest(source, recipe, look, questions), hours)
+            start = chosen_start(starts, model, look, _ingest(source, recipe, look, questions), hours)
             own = {"fetch_model": {"model": start.name}}
         if recipe and start and (line := unfit(recipe, start)):
             warn(line)

@@ -14,10 +14,10 @@ from families import hugging_face_folder, saved, tokenizer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from torch.nn.functional import normalize
 
-from stillhouse.cli import main, models
+from stillhouse.cli import main
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline import model_choice
-from stillhouse.pipeline.model_table import base_models
+from stillhouse.pipeline.model_table import COLUMNS
 from stillhouse.pipeline.recipes import load_recipe
 
 TEXTS = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one", "two", "three"], ["sings", "swims"]))
@@ -76,26 +76,26 @@ def by_hand(source: Path, vectors_VD: torch.Tensor) -> float:
     return float(torch.where(ranks_Q <= 10, 1 / ranks_Q, 0.0).mean())
 
 
-def test_several_models_without_dev_questions_are_refused(
+def test_without_dev_questions_the_published_figure_decides(
     source: Path, good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     static(tmp_path / "other", torch.eye(len(tokenizer()))[:, :8].contiguous())
+    static(tmp_path / "german", torch.eye(len(tokenizer()))[:, :8].contiguous())
     (source / "qrels" / "dev.tsv").unlink()
     (source / "queries.jsonl").unlink()
-    assert main(["new", "work", "--source", "corpus", "--model", "good,other"]) == InputError.exit_code
-    assert "no dev questions to choose among models" in capsys.readouterr().err and not Path("work").exists()
-
-
-def test_the_table_marks_models_on_this_machine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = base_models()
-    assert all(row.keys() == set(models.HEADS) and None not in row.values() for row in rows)
-    monkeypatch.setattr(models, "at_hand", lambda name: name == rows[1]["name"])
-    assert main(["models"]) == 0
+    rows = [
+        "good,en,1 M,MIT,70,96,41.5,x",
+        "other,many,1 M,MIT,8,96,52,x",
+        "german,de,1 M,MIT,8,96,60,x",
+        "far/away,en,,,,,70,",
+    ]
+    Path("own.csv").write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
+    assert main(["models", "--table", "own.csv"]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].split()[0] == "model" and len(shown) == 1 + len(rows)
-    assert [line.split()[1] for line in shown if line.startswith("* ")] == [rows[1]["name"]]
+    assert [line.split()[0] for line in shown] == ["model", "*", "*", "*", "far/away"]
+    assert main(["new", "work", "--source", "corpus", "--model", "own.csv"]) == 0
+    assert "nothing was measured" in capsys.readouterr().out
+    assert load_recipe(Path("work/params.yaml"))["fetch_model"]["model"] == "../other"
 
 
 def test_a_model_that_takes_too_long_is_left_out(
@@ -110,3 +110,13 @@ def test_a_model_that_takes_too_long_is_left_out(
     assert "skipped larger: it would take" in said and "the best is good" in said
     [(questions, passages)] = re.findall(r"(\d+) dev questions among (\d+) passages", said)
     assert int(questions) == 54 and 54 < int(passages) <= 64
+
+
+def test_a_table_that_is_none_is_refused(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = ",".join(COLUMNS)
+    for text in ("", "name,size\na,1\n", f"{head}\na,en\n", f"{head}\na,en,1,MIT,8,8,high,x\n"):
+        Path("own.csv").write_text(text)
+        for words in (["models", "--table", "own.csv"], ["new", "work", "--source", "corpus", "--model", "own.csv"]):
+            assert main(words) == InputError.exit_code
+            assert "own.csv" in capsys.readouterr().err
+    assert main(["models", "--table", "nowhere.csv"]) == InputError.exit_code

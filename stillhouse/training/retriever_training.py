@@ -7,7 +7,7 @@ Shape suffixes: B queries, K candidates of a query, M passages of the batch, N t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,7 +41,6 @@ from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_l
 from stillhouse.training.losses import Loss, LossBatch, retriever_loss
 from stillhouse.training.low_rank import checkpointed, low_rank
 from stillhouse.training.measurements import READS_OF_TRAINING
-from stillhouse.training.memory import expected_memory
 from stillhouse.training.negatives import Negatives
 from stillhouse.training.settings import RetrieverConfig
 from stillhouse.training.teacher import Teacher, TeacherScores
@@ -230,9 +229,6 @@ def fit_retriever(
             )
             for split, sampler in samplers.items()
         }
-        first = np.arange(min(config.batch_size, len(train)))
-        drawn = losses["train"].draw(first, np.zeros_like(first))
-        context.log(_told(expected_memory(encoder, drawn.queries, drawn.passages, config, device)))
 
         def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
             return losses[split].draw(examples_B, times_B)
@@ -247,8 +243,3 @@ def fit_retriever(
         reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
         with checkpointed(encoder, config.gradient_checkpointing):
             return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)
-
-
-def _told(memory: Mapping[str, int]) -> str:
-    parts = ", ".join(f"{what} {size / 2**30:.2f}" for what, size in memory.items())
-    return f"training takes about {sum(memory.values()) / 2**30:.1f} GiB beside the libraries: {parts}"

@@ -150,12 +150,6 @@ class Config:
     heldout_test_articles: float = setting(
         0.1, "with pairs or generated queries, the share of articles whose queries are test", minimum=0, maximum=0.9
     )
-    mixed_pairs: float = setting(
-        0.0,
-        "sentences of the corpus, each with its own passage, to add to the labelled train queries, as a share of "
-        "these; 0 = none",
-        minimum=0.0,
-    )
     dev_queries: str | None = setting(
         None,
         "a folder with labelled dev queries: queries.jsonl and qrels/dev.tsv, in BEIR layout, as `stillhouse label` "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from functools import partial
@@ -14,18 +13,18 @@ from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
 from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
-from stillhouse.corpus.sources.file_names import MISNAMED, is_utf8, misnamed, shown
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
 from stillhouse.corpus.sources.msmarco import COLLECTIONS, MSMARCO, find_collection, open_msmarco
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
-from stillhouse.corpus.sources.rows import Each, Part, Rejected, Source
+from stillhouse.corpus.sources.rows import Rejected, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_names import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
+from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
 from stillhouse.corpus.sources.tree_files import tree_files
 
@@ -89,20 +88,13 @@ def _open(source: str, format: str, options: Options) -> Source:
         )
     if location.is_file() and format not in (AUTO, *OF_FILES):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
-    if location.is_file() and not is_utf8(location.name):
-        raise InputError(f"{shown(str(location))}: {MISNAMED}")
     opened = OPENERS[detect(location) if format == AUTO else format](location, options)
     if format == AUTO and opened.format in UNLABELLED:
         _refuse_unread_labels(location, opened)
-    # Trees reject such files themselves, at any depth.
-    unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
-    if not unread:
-        return opened
-
-    def parts(size: int, each: Each) -> list[Part]:
-        return [Part(partial(list, unread)), *opened.parts(size, each)]
-
-    return dataclasses.replace(opened, parts=parts)
+    for name in opened.files:
+        if not is_unicode(name):
+            raise InputError(f"{source}: the file name {name!a} is not UTF-8; rename it")
+    return opened
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import REGEX, TEXT
 from stillhouse.corpus.sources.cells import TAB, by_form, is_row_by_itself, read_cells
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import IllTyped, identifier, list_field, object_of, placed, spaceless, text_field
 from stillhouse.corpus.sources.options import AUTO, Options
@@ -52,7 +51,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
     if len(passages) != 1:
         found = ", ".join(path.name for path in passages)
         raise InputError(f"{folder} has no psgs_*.tsv" if not found else f"{folder} has {found}; keep only one of them")
-    others = [path for path in entries(folder) if path.is_file() and path not in passages]
+    others = [path for path in sorted(folder.iterdir()) if path.is_file() and path not in passages]
     training = [path for path in others if _TRAINING.fullmatch(path.name)]
     questions = [path for path in others if _QUESTIONS.fullmatch(path.name)]
     for path in (*training, *questions):
@@ -97,7 +96,7 @@ def _read_asked(
 
 def passage_files(folder: Path) -> list[Path]:
     """The passage files of a folder."""
-    return [path for path in entries(folder) if path.is_file() and _PASSAGES.fullmatch(path.name)]
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and _PASSAGES.fullmatch(path.name)]
 
 
 def _read_passages(path: Path, waiting: dict[str, list[Qrel]], span: Span = WHOLE) -> Iterator[Row]:

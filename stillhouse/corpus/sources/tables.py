@@ -19,19 +19,16 @@ from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
 from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
-    LONGEST,
-    TOO_LONG,
     Fields,
     IllTyped,
     identifier,
     made_of,
     placed,
     read_objects,
-    shown_id,
     text_field,
 )
 from stillhouse.corpus.sources.options import AUTO, Options
-from stillhouse.corpus.sources.parquet_rows import beginning, open_parquet, read_batches
+from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
 from stillhouse.corpus.sources.passage_columns import plain_passages
 from stillhouse.corpus.sources.qrels_lines import is_plain, read_qrels
 from stillhouse.corpus.sources.rows import (
@@ -246,11 +243,6 @@ def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | 
 def _rows_of(
     columns: Mapping[str, pa.Array], wheres: list[str], file: TableOfFile
 ) -> Iterable[Fields | Passage | Rejected]:
-    """The rows of a batch; a row that is too long is a batch of its own."""
-    if len(wheres) == 1 and sum(column.nbytes for column in columns.values()) > LONGEST:
-        begun = {column: beginning(values[0]) for column, values in columns.items()}
-        id = shown_id(placed(begun), _IDS_SHOWN)
-        return [Rejected(_kind(file), id, TOO_LONG, wheres[0], str(begun)[:CONTENT_LENGTH])]
     passages = plain_passages(columns, wheres) if file.table == "passages" else None
     return _fields_of(columns, wheres) if passages is None else passages
 

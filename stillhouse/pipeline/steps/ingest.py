@@ -212,6 +212,6 @@ STEP = Step(
     ),
     outputs=(Port("corpus", "the corpus folder"),),
     run=run,
-    version=3,
+    version=4,
     divided=True,
 )

@@ -22,7 +22,7 @@ OVERLAY ?= single-node
 TEST_PROGRAMS = promtool sshd chromium
 TEST_PACKAGES = prometheus openssh-server chromium
 
-.PHONY: reproduce checked docs test test-full test-kill fuzz lint render compile install clean test-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce checked docs test test-full test-kill lint render compile install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro
@@ -39,12 +39,6 @@ test-full: checked  ## the same, the longest too: the whole sample, a refresh of
 KILLS ?= 20
 test-kill: install  ## every step and a refresh, killed KILLS times at random moments; what they leave must be a calm run's
 	STILLHOUSE_KILLS=$(KILLS) $(RUN) pytest tests/survival tests/releases/refresh/test_killed_refresh.py --timeout=36000
-
-FUZZED ?= article-jsonl article-tree beir dpr html-tree msmarco params parquet reqa run squad tables
-SECONDS_EACH ?= 60
-fuzz: install  ## every reader fed by a coverage-guided fuzzer, SECONDS_EACH each
-	$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS),fuzz]"
-	for name in $(FUZZED); do $(RUN) python tests/corpus/fuzz_readers.py $$name --seconds $(SECONDS_EACH) || exit 1; done
 
 checked: install
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint compile

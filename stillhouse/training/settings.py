@@ -180,12 +180,6 @@ class RerankerConfig(GroupTrainingConfig):
     """How a query's candidates are drawn for a cross-encoder, and compared."""
 
     metric_for_best_model: str = best_model_setting("rr10")
-    loss: str = setting(
-        "listwise",
-        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
-        "with a positive weighted by the number of its query's negatives",
-        choices=("listwise", "bce"),
-    )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
     negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)

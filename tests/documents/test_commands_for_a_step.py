@@ -120,7 +120,7 @@ def test_questions_of_a_log_are_labelled(terminal: Terminal) -> None:
     for query in ("where does the red bird sing", "which fish"):
         log.note("v1", "somebody", query, [])
     log.end()
-    terminal.replaced = {"--all": "--all --most-share 1", "--queries labelled": "--queries labelled --share 1"}
+    terminal.replaced = {"--queries labelled": "--queries labelled --share 1"}
     terminal.type_all(section("docs/train.md", "Questions without answers"))
     assert len(Path("labelled/queries.jsonl").read_text().splitlines()) == 2
 

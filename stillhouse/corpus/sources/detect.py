@@ -50,8 +50,6 @@ UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
 OPTIONS_OF = {
     "columns": (TABLES,),
     "fields": (*UNLABELLED, *TREES),
-    "answer_kind": (DPR, TABLES),
-    "dpr_positives": (DPR,),
     "reqa_split": (REQA,),
 }
 """The formats that read each of the `Options`."""

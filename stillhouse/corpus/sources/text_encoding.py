@@ -21,9 +21,9 @@ MARKS = (
 HOLDS_NUL = "holds NUL, so it is not text in UTF-8; save it as that"
 """Why UTF-16 without a byte-order mark, and binary data, are rejected."""
 
-_DECLARATION = re.compile(rb"<(meta)[\s/]([^>]*)>|<\?(xml)\s([^>]*)\?>", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
+_DECLARATION = re.compile(
+    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)|<\?xml\s[^>]*?encoding\s*=\s*[\"']([^\"']+)", re.IGNORECASE
+)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _SEARCHED = 1 << 14
 """Bytes of a page that are searched for its declaration; more than browsers search."""
@@ -90,18 +90,5 @@ def decode_page(data: bytes) -> str:
 
 def _declared(data: bytes) -> str:
     """The encoding that a page declares near its beginning, or ""."""
-    for meta, of_meta, _, of_xml in _DECLARATION.findall(_COMMENT.sub(b"", data[:_SEARCHED])):
-        found = _ATTRIBUTE.findall((of_meta or of_xml).decode("ascii", errors="replace"))
-        attributes = {name.lower(): a or b or c for name, a, b, c in found}
-        if not meta:
-            name = attributes.get("encoding", "")
-        elif "charset" in attributes:
-            name = attributes["charset"]
-        elif attributes.get("http-equiv", "").lower() == "content-type":
-            charset = _CHARSET.search(attributes.get("content", ""))
-            name = charset[1] if charset else ""
-        else:
-            continue
-        if name.strip():
-            return name.strip()
-    return ""
+    found = _DECLARATION.search(_COMMENT.sub(b"", data[:_SEARCHED]))
+    return (found[1] or found[2]).decode("ascii", errors="replace") if found else ""

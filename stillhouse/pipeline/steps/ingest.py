@@ -50,8 +50,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     options = Options(
         columns=config.columns,
         fields=tuple(config.fields or ()),
-        answer_kind=config.answer_kind,
-        dpr_positives=config.dpr_positives,
         reqa_split=config.reqa_split,
     )
     names = check_splits(config.splits or {})
@@ -89,7 +87,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         ),
         generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
         added=AddedTrainQueries(Path(config.train_queries).expanduser()) if config.train_queries else None,
-        of_documents=_keep_best if config.document_labels == "best" else lambda corpus: None,
+        of_documents=_keep_best,
     )
     watch = partial(context.progress, what="reading", unit="row")
     with open_engine(context.engine) as engine:

@@ -90,19 +90,6 @@ def write_index(
     _write_beside(folder, config.kind, passages, passage_ids, vectors.width, model_width)
 
 
-@doing("building the index")
-def write_mixed(folder: Path, old: VectorIndex, new: CutVectors) -> None:
-    """Write a flat index whose first vectors are `new` and whose others are those of the flat index `old`."""
-
-    def blocks() -> Iterator[Block]:
-        yield from new.blocks()
-        for start in range(len(new), len(old), BLOCK):
-            yield start, old.mapped()[start : start + BLOCK]
-
-    write_flat(folder / FILE, len(old), old.width, blocks())
-    _write_beside(folder, old.kind, len(old), old.passage_ids, old.width, old.model_width)
-
-
 def _write_beside(
     folder: Path, kind: str, passages: int, passage_ids: PassageIds, width: int, model_width: int
 ) -> None:

@@ -202,12 +202,6 @@ class RetrieverConfig(GroupTrainingConfig):
         "code of SimLM, also the batch's queries and positives; plain = the query alone (CDMAE eq. 10)",
         choices=tuple(FORMS),
     )
-    compatibility_weight: float = setting(
-        0.0,
-        "only with an old index: weight of the queries' loss against its vectors, so that new queries can search it "
-        "(backward-compatible training, Shen et al. 2020); 0 = off",
-        minimum=0,
-    )
     matryoshka_dims: tuple[int, ...] | None = setting(
         None,
         "also train vectors cut to these widths, as [64, 128]; null = whole vectors only",

@@ -199,13 +199,6 @@ MUTANTS = (
         "scores_QC + log_q_C",
         ("tests/pretraining/pairs/test_sampled_softmax.py",),
     ),
-    Mutant(
-        "each part's mean counts alike, whatever its tokens",
-        "pretraining/bottleneck_loss.py",
-        "part[term] / (tokens * share)",
-        "tokens / tokens",
-        ("tests/pretraining/test_token_mean.py",),
-    ),
     # Masks.
     Mutant(
         "the mean over padding too",

@@ -155,13 +155,12 @@ def ours(
     from stillhouse.pretraining.importance import Plan, Source, write_importance
     from stillhouse.pretraining.ngram_merge import Memory
     from stillhouse.pretraining.ngrams import count_ngrams
-    from stillhouse.pretraining.pmi import Scoring
 
     memory = Memory(memory_mib << 20, min(8, os.cpu_count() or 1))
     if what == "counting":
         return lambda: [len(order.keys) for order in count_ngrams(ids, offsets, longest, work, memory).orders]
     source = Source(ids, offsets, "")
-    plan = Plan(longest, Scoring())
+    plan = Plan(longest)
     out = work / "out"
     out.mkdir(parents=True)
     return lambda: write_importance(plan, source, out, work / "tables", memory)[0].distinct

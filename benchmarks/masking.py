@@ -32,7 +32,7 @@ class NoGenerator:
 
 
 def lines() -> Iterator[str]:
-    """The section of the page: every objective, and both ways to draw the masks of `enhanced_decoding`."""
+    """The section of the page: every objective."""
     torch.set_num_threads(1)
     cache = open_cache(1024)
     rows = drawn(cache, BATCH)
@@ -44,11 +44,6 @@ def lines() -> Iterator[str]:
     for objective in TABLE:
         parts = [milliseconds(corruption(objective.name, unit, cache, rows)) - reading for unit in ("token", "word")]
         yield f"| `{objective.name}` | {parts[0]:.2f} | {parts[1]:.2f} |"
-    yield ""
-    for masks in (0, 256):
-        whole = milliseconds(corruption("enhanced_decoding", "word", cache, rows, visibility_masks=masks), 5)
-        name = "a draw per position" if not masks else f"{masks} whole-word masks a passage, as in RetroMAE's code"
-        yield f"`enhanced_decoding` with {name}: {whole - reading:.1f} ms a batch."
 
 
 def open_cache(passages: int) -> TokenCache:
@@ -66,9 +61,9 @@ def drawn(cache: TokenCache, batch: int) -> np.ndarray:
     return np.random.default_rng(1).choice(len(cache.offsets) - 1, batch, replace=False)
 
 
-def corruption(objective: str, unit: str, cache: TokenCache, rows: np.ndarray, **settings: Any) -> Callable[[], object]:
+def corruption(objective: str, unit: str, cache: TokenCache, rows: np.ndarray) -> Callable[[], object]:
     """What makes a batch of an objective, read from the cache."""
-    config = PretrainingConfig(objective=objective, mask_unit=unit, max_length=LENGTH, **settings)
+    config = PretrainingConfig(objective=objective, mask_unit=unit, max_length=LENGTH)
     row = config.row()
     assert row is not None, f"{objective} is a pair task"
     corrupt = Corruptor(cache, VOCABULARY, row, config, torch.device("cpu"), NoGenerator())  # type: ignore[arg-type]

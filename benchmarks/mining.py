@@ -160,7 +160,7 @@ def ours(folder: Path, depth: int, margin: str) -> Mined:
             offsets, positives = corpus.positives(asked.queries["query_id"])
             query_of_positive = np.repeat(np.arange(len(asked)), np.diff(offsets))
             scores = ranking.score(query_of_positive, positives)
-            limits_Q = limits(margin, 0, RELATIVE_MARGIN, scores, offsets)
+            limits_Q = limits(RELATIVE_MARGIN, scores, offsets)
         rows_QD, _ = mining.ranked(asked, ranking.search, depth, limits_Q=limits_Q)
         Negatives(asked.queries[["query_id", "split"]], rows_QD).write(output)
         return output

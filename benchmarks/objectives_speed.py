@@ -38,7 +38,7 @@ from stillhouse.models.acceleration.precision import autocast, computed_in, has_
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.generator import Generator
-from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
+from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import TABLE
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.task import open_pairs
@@ -195,7 +195,7 @@ def entry(name: str, encoder: BertForMaskedLM, cache: TokenCache, size: Size, cl
         model = ElectraForMaskedLM(electra(size))
         generator = TimedGenerator(Generator.of(model, SPECIALS, clock.device, row.generator != "frozen"), clock)
     learner = generator.generator.model if generator and generator.generator.learns else None
-    module = BottleneckPretraining(encoder, row, "cls", options=LossOptions(), generator=learner).to(clock.device)
+    module = BottleneckPretraining(encoder, row, "cls", generator=learner).to(clock.device)
     corruptor = Corruptor(cache, VOCABULARY, row, config, clock.device, generator)  # type: ignore[arg-type]
     return Entry(name, module, corruptor, config, generator)
 

@@ -3,11 +3,10 @@
     python -m benchmarks releases --folder build/releases [--data ../shared/data] [--corpora medquad] [--minutes 8]
 
 Labels arrive in slices, and each release is trained from the one before it on all labels so far. Release 1 encodes all
-passages; its index is the oldest. Four lines of releases start from it: `fine_tune` trains both sides, `compatible`
-does the same with a term towards the oldest index, `query_only` trains only the query tower, and `first` stays release
-1. The new queries of each release search the oldest index and, if passages changed, a full re-encode. The results of a
-release are written to releases.measured.json, so a stopped run continues where it was; the page is written from that
-file. Seconds are processor time on one thread.
+passages; its index is the oldest. Three lines of releases start from it: `fine_tune` trains both sides, `query_only`
+trains only the query tower, and `first` stays release 1. The new queries of each release search the oldest index and,
+if passages changed, a full re-encode. The results of a release are written to releases.measured.json, so a stopped run
+continues where it was; the page is written from that file. Seconds are processor time on one thread.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--dev-queries", type=int, default=Shape.dev)
     parser.add_argument("--length", type=int, default=Shape.length, help="tokens that passages are cut to")
     parser.add_argument("--layers", type=int, default=Shape.layers, help="layers of the start that are kept; 0 = all")
-    parser.add_argument("--weight", type=float, default=Shape.weight, help="compatibility_weight")
     parser.add_argument("--minutes", type=float, default=0, help="begin no further release after so long; 0 = go on")
     given = parser.parse_args(argv)
     shape = Shape(
@@ -52,7 +50,6 @@ def main(argv: list[str] | None = None) -> int:
         given.test_queries,
         given.length,
         given.layers,
-        given.weight,
     )
     torch.set_num_threads(1)
     os.environ["STILLHOUSE_QUIET"] = "1"

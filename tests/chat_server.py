@@ -12,19 +12,15 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-DROP = 0.05
-"""Seconds between two bytes of an answer that drips."""
-
 
 @dataclass(frozen=True)
 class Answer:
-    """A response. The server first waits `waits` seconds, and with `drips` it sends the body byte by byte."""
+    """A response, which the server sends after `waits` seconds."""
 
     body: bytes | str
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     waits: float = 0.0
-    drips: bool = False
 
 
 def completion(text: object, finish_reason: str = "stop") -> Answer:
@@ -82,11 +78,7 @@ class ChatServer:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                for place in range(len(body)) if answer.drips else ():
-                    self.wfile.write(body[place : place + 1])
-                    time.sleep(DROP)
-                if not answer.drips:
-                    self.wfile.write(body)
+                self.wfile.write(body)
 
             def log_message(self, *words: object) -> None:
                 pass

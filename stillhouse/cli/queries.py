@@ -30,19 +30,12 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    from stillhouse.corpus.feedback_votes import LEAST_CLIENTS, MOST_SHARE
+    from stillhouse.corpus.feedback_votes import LEAST_CLIENTS
 
     parser = Parser("queries", "Exports users' feedback on a service's answers as train queries.", EXAMPLES)
     parser.add_argument("action", choices=("export",), help="export: write the log's current content to FOLDER")
     parser.add_argument("log", metavar="LOG", type=Path, help="the log folder")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write to")
-    flag(
-        parser,
-        "--most-share SHARE",
-        f"the largest share of the votes that one client may have (default: {MOST_SHARE})",
-        float,
-        MOST_SHARE,
-    )
     flag(
         parser,
         "--least-clients N",
@@ -55,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     least = arguments.least_clients
     if least is None:
         least = 1 if arguments.all else LEAST_CLIENTS
-    facts = export(arguments.log, arguments.folder, arguments.most_share, least, arguments.all)
+    facts = export(arguments.log, arguments.folder, least, arguments.all)
     kind = "questions" if arguments.all else f"train queries with {facts['qrels']:,} passages"
     show(f"wrote {facts['queries']:,} {kind} to {arguments.folder}")
     for reason, count in facts["rejected"].items():
@@ -63,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def export(log: Path, folder: Path, most_share: float, least_clients: int, whole: bool = False) -> dict[str, Any]:
+def export(log: Path, folder: Path, least_clients: int, whole: bool = False) -> dict[str, Any]:
     """Writes the train queries, or the questions of the `whole` log; returns the content of export.json.
 
     Raises `InputError` for a log without feedback, or without questions.
@@ -75,8 +68,6 @@ def export(log: Path, folder: Path, most_share: float, least_clients: int, whole
 
     if folder.exists():
         raise InputError(f"{folder} already exists; choose a new folder")
-    if not 0 < most_share <= 1:
-        raise InputError(f"--most-share must be above 0 and at most 1, not {most_share}")
     if least_clients < 1:
         raise InputError(f"--least-clients must be 1 or more, not {least_clients}")
     if whole:
@@ -86,12 +77,11 @@ def export(log: Path, folder: Path, most_share: float, least_clients: int, whole
             Vote(each.query, each.passage_id, each.client, -1 if each.kind == "not_relevant" else 1, each.at)
             for each in read_feedback(log)
         ]
-    chosen = choose(votes, most_share, least_clients)
+    chosen = choose(votes, least_clients)
     facts = {
         "queries": len(chosen.pairs),
         "qrels": 0 if whole else sum(map(len, chosen.pairs.values())),
         "votes": chosen.votes,
-        "most_share": most_share,
         "least_clients": least_clients,
         "rejected": dict(chosen.rejected),
     }

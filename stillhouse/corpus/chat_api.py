@@ -7,34 +7,28 @@
 | 400, 413, 422 and other 4xx | the server refuses this request, which gets no answer |
 | 3xx, 401, 403, 404, 405, no connection, an unknown certificate | `InputError`, since every request would fail |
 
-A `Retry-After` delays all requests, since a rate limit applies to all of them. Redirections are refused, since `urllib`
-would send the key to any address that they lead to. Messages of a server are foreign text: they are cut short, and the
-key and anything that looks like a password are removed.
+Redirections are refused, since `urllib` would send the key to any address that they lead to. Messages of a server are
+foreign text: they are cut short, and the key and anything that looks like a password are removed.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import math
 import os
 import socket
+import ssl
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from types import TracebackType
 from typing import Any, TypeVar
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact, refuse_secret
-from stillhouse.core.remote.deadline import within
 
 T = TypeVar("T")
 
@@ -43,13 +37,11 @@ KEY = "STILLHOUSE_CHAT_KEY"
 FIRST_PAUSE = 1.0
 """Seconds before the second try if the server does not say how long to wait; each further pause is twice as long."""
 LONGEST_PAUSE = 120.0
-"""Seconds. A server that asks for a longer pause ends the work, which resumes when it is started again."""
-MOST_BYTES = 1 << 20
-"""An answer with more bytes counts as broken."""
+"""Seconds, also if the server asks for more."""
 MOST_SAID = 200
 """Characters of a server's message that our own messages quote."""
-PASSING = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, socket.EAI_AGAIN)
-"""Why a connection may fail for a while: the network, or the name server."""
+LASTING = (ConnectionRefusedError, ssl.SSLError, socket.gaierror)
+"""Why a connection fails at every request: no server, one that is not trusted, or an unknown name."""
 AGAIN = (408, 425, 429)
 """Status codes, besides 5xx, after which a request may be sent again."""
 REMEDIES = {
@@ -66,9 +58,9 @@ class BrokenAnswer(Exception):
 
 
 class _Trouble(BrokenAnswer):
-    """The server gave no answer, but may give one later; `pause` is the seconds that it asks to wait, or None."""
+    """The server gave no answer, but may give one later; `pause` is the seconds that it asks to wait, or 0."""
 
-    def __init__(self, why: str, pause: float | None = None) -> None:
+    def __init__(self, why: str, pause: float = 0.0) -> None:
         super().__init__(why)
         self.pause = pause
 
@@ -107,7 +99,6 @@ class ChatServer:
         self._key = _key()
         self._opener = urllib.request.build_opener(_NoRedirection)
         self._over = threading.Event()
-        self._lock, self._resume = threading.Lock(), 0.0
 
     def __enter__(self) -> ChatServer:
         return self
@@ -122,90 +113,52 @@ class ChatServer:
         answer, and `InputError` for a failure that every other request would meet too.
         """
         for number in range(self._tries):
-            self._wait_for_turn()
             try:
                 return read(self._once({**request, "seed": request["seed"] + number}))
             except _Refusal:
                 raise
             except BrokenAnswer as error:
-                if number + 1 == self._tries:
+                if number + 1 == self._tries or self._over.is_set():
                     raise
                 if isinstance(error, _Trouble):
-                    self._pause(error, FIRST_PAUSE * 2**number)
+                    self._over.wait(min(error.pause or FIRST_PAUSE * 2**number, LONGEST_PAUSE))
         raise AssertionError("at least one try")
 
-    def _wait_for_turn(self) -> None:
-        while not self._over.is_set():
-            with self._lock:
-                seconds = self._resume - time.monotonic()
-            if seconds <= 0:
-                return
-            self._over.wait(seconds)
-        raise BrokenAnswer("the work ended")
-
-    def _pause(self, trouble: _Trouble, seconds: float) -> None:
-        if trouble.pause is None:
-            self._over.wait(min(seconds, LONGEST_PAUSE))
-            return
-        if trouble.pause > LONGEST_PAUSE:
-            raise InputError(
-                f"{self.address} asks to wait for {trouble.pause:,.0f} s ({trouble}); run the same command again after "
-                "that: finished answers are kept"
-            )
-        with self._lock:
-            self._resume = max(self._resume, time.monotonic() + trouble.pause)
-
     def _once(self, request: Mapping[str, Any]) -> Reply:
-        data = json.dumps(request).encode("ascii")
-        try:
-            status, retry_after, content = within(self._timeout_s, lambda: self._post(data))
-        except TimeoutError:
-            raise _Trouble(f"no answer in {self._timeout_s:g} s") from None
-        except URLError as error:
-            if isinstance(error.reason, TimeoutError):
-                raise _Trouble(f"no answer in {self._timeout_s:g} s") from None
-            if isinstance(error.reason, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)) or (
-                getattr(error.reason, "errno", None) in PASSING
-            ):
-                raise _Trouble(f"the connection broke ({type(error.reason).__name__})") from None
-            # Without the error itself, since a proxy's error may quote a header.
-            raise InputError(
-                f"{self.address} cannot be reached ({self._said(str(error.reason))}); start the server, or correct "
-                "`base_url`"
-            ) from None
-        except (HTTPException, OSError) as error:  # after the connection was made
-            raise _Trouble(f"the connection broke ({type(error).__name__})") from None
-        self._check_status(status, retry_after, content)
-        return self._reply(content)
-
-    def _post(self, data: bytes) -> tuple[int, str, bytes]:
-        """The status, the `Retry-After` and the content of a response, up to one byte more than `MOST_BYTES`."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(f"{self.address}/chat/completions", data, headers, method="POST")
+        data = json.dumps(request).encode("ascii")
+        post = urllib.request.Request(f"{self.address}/chat/completions", data, headers, method="POST")
         try:
-            answer: Any = self._opener.open(request, timeout=self._timeout_s)
+            with self._opener.open(post, timeout=self._timeout_s) as answer:
+                return self._reply(answer.read())
         except HTTPError as error:
-            answer = error
-        with answer:
-            return answer.status, answer.headers.get("Retry-After") or "", answer.read(MOST_BYTES + 1)
+            with error:
+                raise self._refused(error.code, error.headers.get("Retry-After") or "", error.read()) from None
+        except (HTTPException, OSError) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, LASTING) and getattr(reason, "errno", None) != socket.EAI_AGAIN:
+                # Without the error itself, since a proxy's error may quote a header.
+                raise InputError(
+                    f"{self.address} cannot be reached ({self._said(str(reason))}); start the server, or correct "
+                    "`base_url`"
+                ) from None
+            if isinstance(reason, TimeoutError):
+                raise _Trouble(f"no answer in {self._timeout_s:g} s") from None
+            raise _Trouble(f"the connection broke ({type(reason).__name__})") from None
 
-    def _check_status(self, status: int, retry_after: str, content: bytes) -> None:
-        if status == 200:
-            return
+    def _refused(self, status: int, retry_after: str, content: bytes) -> Exception:
         why = f"HTTP {status}: {self._said_by(content)}"
         if status in AGAIN or status >= 500:
-            raise _Trouble(why, seconds_of(retry_after))
+            return _Trouble(why, float(retry_after) if retry_after.isdecimal() else 0.0)
         if 300 <= status < 400:
-            raise InputError(f"{self.address} redirects ({why}); give the address that it redirects to")
+            return InputError(f"{self.address} redirects ({why}); give the address that it redirects to")
         if status in REMEDIES:
-            raise InputError(f"{self.address} refuses the request ({why}); {REMEDIES[status]}")
-        raise _Refusal(why)
+            return InputError(f"{self.address} refuses the request ({why}); {REMEDIES[status]}")
+        return _Refusal(why)
 
     def _reply(self, content: bytes) -> Reply:
-        if len(content) > MOST_BYTES:
-            raise BrokenAnswer(f"an answer of more than {MOST_BYTES:,} bytes")
         try:
             choice = json.loads(content)["choices"][0]
             text, cut = choice["message"]["content"], choice.get("finish_reason") == "length"
@@ -243,19 +196,6 @@ def checked_address(address: str) -> str:
             f"base_url is {address!r}; give the address of an OpenAI chat API, such as http://localhost:11434/v1"
         )
     return address.strip().rstrip("/").removesuffix("/chat/completions")
-
-
-def seconds_of(retry_after: str) -> float | None:
-    """The seconds that a `Retry-After` asks for as a number or a date; None if it is neither."""
-    try:
-        seconds = float(retry_after)
-    except ValueError:
-        try:
-            at = parsedate_to_datetime(retry_after)
-        except (ValueError, TypeError):
-            return None
-        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
 def _key() -> str:

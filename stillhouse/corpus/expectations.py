@@ -7,7 +7,6 @@ table, spread evenly over it; `corpus.checks` checks every row.
 from __future__ import annotations
 
 import contextlib
-import html
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -30,12 +29,11 @@ TELEMETRY = "GX_ANALYTICS_ENABLED"
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The outcome of one suite: its checks, and the sections of its page as HTML fragments."""
+    """The outcome of one suite."""
 
     table: str
     rows: int
     checks: tuple[Check, ...]
-    sections: tuple[str, ...]
 
 
 @doing("validating with Great Expectations")
@@ -55,7 +53,7 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
         with contextlib.redirect_stderr(io.StringIO()):  # the only way to turn its progress bars off
             outcome = batch.get_batch({"dataframe": sample}).validate(suite)
         checks = tuple(_as_check(table, result) for result in outcome.results)
-        results.append(SuiteResult(table, len(sample), checks, tuple(_render(outcome))))
+        results.append(SuiteResult(table, len(sample), checks))
     return results
 
 
@@ -107,30 +105,3 @@ def _as_check(table: str, result: Any) -> Check:
         failed = 0 if result.success else 1
     name = f"{table}.{columns}.{config.type}"
     return Check(name, f"the number of rows of {table} that break {config.type} ({columns})", failed, AT_MOST, 0)
-
-
-def _render(outcome: Any) -> list[str]:
-    """The sections of the result page, without the overview, which contains the time of the run."""
-    from great_expectations.render.renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view import DefaultJinjaSectionView
-
-    for result in outcome.results:
-        result.result = _escape(result.result)
-    outcome.meta["run_id"] = {"run_name": "", "run_time": ""}
-    document = ValidationResultsPageRenderer().render(outcome)
-    view = DefaultJinjaSectionView()
-    pages = []
-    for number, section in enumerate(document.to_json_dict()["sections"][1:], start=1):
-        pages.append(view.render({"section": section, "section_loop": {"index": number}}))
-    return pages
-
-
-def _escape(value: Any) -> Any:
-    """A result with its text escaped for HTML, since Great Expectations shows unexpected values unescaped."""
-    if isinstance(value, str):
-        return html.escape(value)
-    if isinstance(value, Mapping):
-        return {key: _escape(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_escape(item) for item in value]
-    return value

@@ -1,7 +1,7 @@
 """Turns clicks into train queries that no single person can manipulate.
 
-A client has one vote on each pair of query and passage: the last one. No client has more than a fixed share of the
-counted votes. A pair is accepted if enough clients are for it, and more than are against it.
+A client has one vote on each pair of query and passage: the last one. A pair is accepted if enough clients are for it,
+and more than are against it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from stillhouse.corpus.cleaning import normalise
 
-MOST_SHARE, LEAST_CLIENTS = 0.1, 3
+LEAST_CLIENTS = 3
 REPEATED = "an earlier vote of the client on the same pair"
-OVER_SHARE = "beyond the client's share of the votes"
 FEW_CLIENTS = "a pair that too few clients are for"
 AGAINST = "a pair that as many clients are against"
 
@@ -43,7 +42,7 @@ class Chosen:
     rejected: Mapping[str, int]
 
 
-def choose(votes: Iterable[Vote], most_share: float = MOST_SHARE, least_clients: int = LEAST_CLIENTS) -> Chosen:
+def choose(votes: Iterable[Vote], least_clients: int = LEAST_CLIENTS) -> Chosen:
     """Chooses the pairs that the votes support. Queries count as equal if `normalise` makes them equal."""
     given = sorted(votes, key=lambda vote: (vote.at, vote))
     rejected: Counter[str] = Counter()
@@ -53,15 +52,9 @@ def choose(votes: Iterable[Vote], most_share: float = MOST_SHARE, least_clients:
         rejected[REPEATED] += key in last
         last.pop(key, None)
         last[key] = vote
-    most = votes_a_client(Counter(client for client, _, _ in last), most_share)
-    used: Counter[str] = Counter()
     sides: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     forms: dict[str, Counter[str]] = defaultdict(Counter)
-    for (client, query, passage_id), vote in last.items():
-        used[client] += 1
-        if used[client] > most:
-            rejected[OVER_SHARE] += 1
-            continue
+    for (_, query, passage_id), vote in last.items():
         sides[query, passage_id][vote.value] += 1
         forms[query][vote.query] += 1
     pairs: dict[str, list[str]] = defaultdict(list)
@@ -74,18 +67,6 @@ def choose(votes: Iterable[Vote], most_share: float = MOST_SHARE, least_clients:
             written = min(forms[query].items(), key=lambda form: (-form[1], form[0]))[0]
             pairs[written].append(passage_id)
     return Chosen(dict(pairs), len(given), {reason: count for reason, count in rejected.items() if count})
-
-
-def votes_a_client(votes: Mapping[str, int], most_share: float) -> int:
-    """The number of votes per client that count, so that none has more than `most_share` of them; at least one.
-
-    The largest c with c ≤ `most_share` · Σ min(votes, c). Votes that a client casts beyond c do not raise it.
-    """
-    counts = sorted(votes.values(), reverse=True)
-    for most in range(max(counts, default=1), 1, -1):
-        if most <= most_share * sum(min(count, most) for count in counts):
-            return most
-    return 1
 
 
 def query_id(text: str) -> str:

@@ -43,10 +43,10 @@ OBJECTS = 100_000
 class Choices:
     """How dev and test are drawn, and how many articles and queries of each split are kept (None = all), by seed.
 
-    `queries` is one of `QUERIES`, `titles` one of `TITLES`, and `pairs` says how pair queries are made. `mixed_pairs`
-    is the number of pair queries added to the labelled train queries, as a share of these. `generated` are questions of
-    a language model: they are added to the labelled train queries or, if there are none, replace pair queries. `added`
-    are train queries that are added last. They do not count as labels: without other labels, queries are made as usual.
+    `queries` is one of `QUERIES`, `titles` one of `TITLES`, and `pairs` says how pair queries are made. `generated`
+    are questions of a language model: they are added to the labelled train queries or, if there are none, replace pair
+    queries. `added` are train queries that are added last. They do not count as labels: without other labels, queries
+    are made as usual.
     `of_documents` chooses among the qrels of passages that stand for a qrel of their document.
     """
 
@@ -58,7 +58,6 @@ class Choices:
     queries: str = SOURCE
     titles: str = SPACE
     pairs: PairChoices | None = None
-    mixed_pairs: float = 0.0
     generated: GeneratedQueries | None = None
     added: AddedTrainQueries | None = None
     of_documents: Callable[[CleanCorpus], None] = lambda corpus: None
@@ -123,7 +122,6 @@ def ingest_source(
             not_made = str(error)
         else:
             _add(corpus, made)
-    mixed, not_mixed = ((), "") if of_pairs else _mix_pairs(corpus, choices)
     generated = _take_generated(corpus, choices, choices.generated, has_train) if choices.generated else None
     synthetic = made is not None or (generated is not None and not has_train)
     added: list[PairQuery] = []
@@ -132,7 +130,7 @@ def ingest_source(
         added, not_added = _take_added(corpus, choices.added, (made, generated))
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
-        parts = [made.queries if made else mixed, generated.queries if generated else (), added]
+        parts = [made.queries if made else (), generated.queries if generated else (), added]
         for name, rows in tables_of(corpus, [query for part in parts for query in part]).items():
             write_rows(folder, name, rows)
         fields = corpus.passages.fields.write_typed(folder, source.cells)
@@ -158,7 +156,6 @@ def ingest_source(
         "drawn_dev": drawn,
         "drawn_test": drawn_test,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
-        "mixed_pairs": len(mixed),
         "labels": "+".join(["synthetic"] * synthetic + [SOURCE] * (labelled > 0)) or "none",
     }
     if choices.added:
@@ -169,7 +166,6 @@ def ingest_source(
         "unjudged": len(corpus.unjudged),
         "not_prose": dict(sorted(Counter(corpus.not_prose.values()).items())),
         "pair_queries_not_made": not_made,
-        "mixed_pairs_not_made": not_mixed,
     }
     facts |= {name: fact for name, fact in some.items() if fact}
     if made is not None:
@@ -234,28 +230,6 @@ def _add(corpus: CleanCorpus, made: PairQueries) -> None:
         corpus.queries[query.id] = Query(query.id, query.text, "")
         corpus.split_of[query.id] = query.split
         corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
-
-
-def _mix_pairs(corpus: CleanCorpus, choices: Choices) -> tuple[Sequence[PairQuery], str]:
-    """Adds sentences of the corpus, each with its own passage, to the labelled train queries.
-
-    Returns the added queries. If the corpus has no suitable sentence, it returns none and the reason.
-    """
-    labelled = sum(split == "train" for split in corpus.split_of.values())
-    most = round(choices.mixed_pairs * labelled)
-    if not most:
-        return (), ""
-    assert choices.pairs is not None, "choices of pair queries"
-    wanted = replace(
-        choices.pairs, tasks=("ict",), own_passage=True, dev_fraction=0.0, test_fraction=0.0, most=most, max_queries={}
-    )
-    texts = [query.text for query in corpus.queries.values()]
-    try:
-        made = make_pair_queries(corpus.passages, (), wanted, texts, corpus.not_prose)
-    except InputError as error:
-        return (), str(error)
-    _add(corpus, made)
-    return made.queries, ""
 
 
 def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQueries, has_train: bool) -> PairQueries:

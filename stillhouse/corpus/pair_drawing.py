@@ -53,13 +53,13 @@ def draw_queries(
     min_words: int,
     language: str,
     taken: Set[str],
-    own_passage: bool,
+    verbatim: bool,
     seed: int,
 ) -> Drawn:
     """Draws at most `most` queries per article and task, in the order of `tasks`.
 
     Every task has its own stream of random numbers. `prose_P` marks the passages that queries may be taken from.
-    `own_passage` makes the sentence's own passage the relevant one in `ict`. `taken` are normalised texts that no
+    `verbatim` makes the sentence's own passage the relevant one in `ict`. `taken` are normalised texts that no
     query may repeat.
     """
     sentences = query_sentences(passages.texts(), min_words, language, taken)
@@ -67,7 +67,7 @@ def draw_queries(
     drawn: dict[str, Drawn] = {}
     for task in (task for task in _DRAWN if task in tasks):
         random = np.random.default_rng([seed, len(SPLITS), 1 + TASKS.index(task)])
-        positives = _Positives(layout, split_A, task, own_passage)
+        positives = _Positives(layout, split_A, task, verbatim)
         possible_S = free_S & positives.possible_P[sentences.rows_S]
         chosen_K = _draw(possible_S, layout.article_P[sentences.rows_S], most, random)
         free_S[chosen_K] = False

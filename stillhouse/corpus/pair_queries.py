@@ -14,9 +14,7 @@ ranking, so that finding it is not penalised. It must not be a negative in train
 of the articles of `bfs` and `wlp`, from which the relevant one was drawn at random (`not_negatives`).
 
 If every article has one passage, there is no neighbouring passage. Then the relevant passage of `ict` is the sentence's
-own, which is called *verbatim* everywhere, and its metrics mainly show string matching. Pairs
-that are mixed into labelled train queries (`mixed_pairs`) are verbatim too: no metric is computed on them, and they
-teach the corpus's vocabulary.
+own, which is called *verbatim* everywhere, and its metrics mainly show string matching.
 
 Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
 split. A link between articles of different splits makes no query. All passages are searched in every split.
@@ -61,9 +59,8 @@ class PairChoices:
     """What to generate. `tasks` are names of `TASKS`; None means those that the corpus supports.
 
     `per_article` is divided evenly among the tasks, at least one each. The fractions are fractions of the articles.
-    `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). With
-    `own_passage`, the relevant passage of `ict` is the sentence's own in every corpus. A sentence has `min_words` words
-    or more.
+    `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). A
+    sentence has `min_words` words or more.
     """
 
     tasks: tuple[str, ...] | None = None
@@ -75,7 +72,6 @@ class PairChoices:
     most: int | None = None
     max_queries: Mapping[str, int | None]
     seed: int
-    own_passage: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,7 @@ def make_pair_queries(
     forms = {normalise(text) for text in taken}
     prose_P = np.ones(len(passages), dtype=np.bool_)
     prose_P[passages.rows_of(list(not_prose))] = False
-    verbatim = "ict" in tasks and (choices.own_passage or bool((layout.neighbour_P < 0).all()))
+    verbatim = "ict" in tasks and bool((layout.neighbour_P < 0).all())
     drawn = draw_queries(
         passages,
         layout,
@@ -136,7 +132,7 @@ def make_pair_queries(
         min_words=choices.min_words,
         language=choices.language,
         taken=forms,
-        own_passage=verbatim,
+        verbatim=verbatim,
         seed=choices.seed,
     )
     split_K = split_A[layout.article_P[drawn.taken_from_K]]

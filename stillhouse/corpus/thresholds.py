@@ -12,9 +12,8 @@ class Thresholds:
     """Settings of `validate`: the thresholds."""
 
     max_rejected_fraction: float = setting(
-        0.01, "the largest share of rejected rows, overall and of each kind (links apart)", minimum=0, maximum=1
+        0.01, "the largest share of rejected rows, overall and of each kind (but links)", minimum=0, maximum=1
     )
-    max_rejected_link_fraction: float = setting(1.0, "the largest share of rejected links", minimum=0, maximum=1)
     min_passages: int = setting(1, "at least this many passages", minimum=0)
     min_train_queries: int = setting(0, "at least this many train queries", minimum=0)
     min_dev_queries: int = setting(0, "at least this many dev queries", minimum=0)

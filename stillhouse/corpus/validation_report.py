@@ -1,8 +1,7 @@
-"""The page of `validate`: one self-contained HTML file with the verdict, every check and the sections of the suites."""
+"""The page of `validate`: one self-contained HTML file with the verdict and every check."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,6 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.checks import Check, figure
 from stillhouse.corpus.expectations import SuiteResult
 from stillhouse.corpus.schemas import SPLITS
-
-# Great Expectations' fragments repeat element ids and have attributes for scripts that this page does not include.
-_SCRIPT_ATTRIBUTES = re.compile(r'\s(?:id|data-[a-z-]+)="[^"]*"')
 
 
 @doing("writing the report")
@@ -38,7 +34,6 @@ def render_report(
         reasons=reasons,
         origins=origins,
         splits=SPLITS,
-        bare=_bare,
         figure=figure,
     )
 
@@ -61,8 +56,3 @@ def checks_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
         }
         for check in checks
     ]
-
-
-def _bare(fragment: str) -> str:
-    """A fragment without ids, script attributes and blank lines."""
-    return "\n".join(line for line in _SCRIPT_ATTRIBUTES.sub("", fragment).splitlines() if line.strip())

@@ -54,8 +54,8 @@ from stillhouse.models.transformer import (
     read_config,
     reading,
     reads_types,
+    refuse_larger_vocabulary,
     refuse_longer,
-    refuse_unusable,
 )
 
 CLS, COSINE = "cls", "cosine"
@@ -207,7 +207,7 @@ class CrossEncoder(PairScorer):
         if layers and layers > config.num_hidden_layers:
             raise InputError(f"{folder} has {config.num_hidden_layers} layers, but `layers: {layers}` asks for more")
         keep_layers(config, layers or config.num_hidden_layers)
-        model = load_model(auto_class(pooling), folder, config, cut=layers is not None).model
+        model = load_model(auto_class(pooling), folder, config).model
         if shorten:
             max_length = min(max_length, longest_text(model) or max_length)
         refuse_longer(model, str(folder), max_length=max_length)
@@ -215,7 +215,7 @@ class CrossEncoder(PairScorer):
         setattr(model.config, OWN_LENGTH, max_length)
         tokenizer = load_tokenizer(folder)
         model.config.pad_token_id = tokenizer.pad_token_id  # a decoder scores the last token before the padding
-        refuse_unusable(folder, model, tokenizer, of_pairs=True)
+        refuse_larger_vocabulary(folder, tokenizer, model.get_input_embeddings())
         return cls(model, tokenizer, max_length, pooling)
 
     @classmethod
@@ -247,7 +247,7 @@ class CrossEncoder(PairScorer):
         length = min((number for number in known if isinstance(number, int)), default=0)
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, which is too few; {remedy}")
-        refuse_unusable(folder, loaded.model, tokenizer, of_pairs=True)
+        refuse_larger_vocabulary(folder, tokenizer, loaded.model.get_input_embeddings())
         activation = nn.Identity() if raw else read_activation(folder, config)
         return cls(loaded.model, tokenizer, length, pooling, activation, read_prompt(folder))
 

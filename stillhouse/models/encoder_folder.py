@@ -42,7 +42,6 @@ from stillhouse.models.transformer import (
     load_model,
     read_tensors,
     refuse_larger_vocabulary,
-    refuse_unusable,
     shapes_of,
 )
 
@@ -138,7 +137,7 @@ Modules = list[tuple[str, str]]
 
 def _read_transformer(folder: Path, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings) -> TransformerTower:
     encoder = load_model(AutoModel, folder).model
-    refuse_unusable(folder, encoder, tokenizer)
+    refuse_larger_vocabulary(folder, tokenizer, encoder.get_input_embeddings())
     width, wanted = int(encoder.config.hidden_size), settings.projection
     return TransformerTower(
         encoder, settings.pooling, read_projection(folder / PROJECTION, width, wanted) if wanted else None
@@ -165,13 +164,13 @@ def _write_bag(folder: Path, tower: BagOfWordsTower, tokenizer: PreTrainedTokeni
 
 def _read_bag(folder: Path, tokenizer: PreTrainedTokenizerBase) -> BagOfWordsTower:
     weights_VE = read_tensors(folder / BAG[0] / WEIGHTS, {WORDS: (None, None)})[WORDS]
-    refuse_larger_vocabulary(folder / BAG[0], tokenizer, len(weights_VE))
     hidden = read_projection(folder / BAG[1], weights_VE.shape[1])
     output = read_projection(folder / BAG[2], hidden.out_features)
     added = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     if None in added:
         raise InputError(f"{folder.parent}: the tokenizer lacks [CLS] or [SEP], which bags leave out; {REMEDY}")
     tower = BagOfWordsTower(len(weights_VE), added, output.out_features, weights_VE.shape[1], hidden.out_features)
+    refuse_larger_vocabulary(folder / BAG[0], tokenizer, tower.embedding)
     tower.embedding.load_state_dict({"weight": weights_VE})
     tower.hidden, tower.output = hidden, output
     return tower

@@ -33,8 +33,6 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 """For large models with several weight files: the file of each tensor."""
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth", "model.pkl")
-FORMS = {".gguf": "llama.cpp (GGUF)", ".onnx": "ONNX", ".h5": "TensorFlow", ".msgpack": "Flax", ".xml": "OpenVINO"}
-"""Weights for other programs, by the ends of their files' names."""
 SAVED = f"give a folder with {CONFIG} and {WEIGHTS}, as `save_pretrained` of transformers writes it"
 MODEL = "config_sentence_transformers.json"
 ROUTER = "router_config.json"
@@ -105,7 +103,7 @@ def transformer_in(folder: Path) -> Path:
 
 
 def refuse_foreign_weights(folder: Path) -> None:
-    """Raises `InputError` for a folder of Hugging Face files whose weights are a pickle or of another program alone."""
+    """Raises `InputError` for a folder of Hugging Face files whose only weights are a pickle."""
     if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
         return
     for name in PICKLES:
@@ -114,15 +112,6 @@ def refuse_foreign_weights(folder: Path) -> None:
                 f"{folder / name} is a pickle, which can run code when it is loaded; save the model as {WEIGHTS} "
                 "with `save_pretrained` of transformers"
             )
-    if (form := foreign_form(folder)) and not any(folder.rglob("*.safetensors")):
-        raise InputError(f"{folder} has its weights for {form} alone; {SAVED}")
-
-
-def foreign_form(place: Path) -> str | None:
-    """The program that a file, or a file within a folder, has weights for; None if that is none of `FORMS`."""
-    return next(
-        (form for suffix, form in FORMS.items() if place.suffix == suffix or any(place.rglob(f"*{suffix}"))), None
-    )
 
 
 def saved_model(folder: Path) -> dict[str, Any]:

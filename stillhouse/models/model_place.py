@@ -22,7 +22,6 @@ from stillhouse.models.encoder_settings import (
     SAVED,
     SETTINGS,
     T5,
-    foreign_form,
     modules_of,
     object_if_there,
     read_settings,
@@ -147,14 +146,10 @@ def locate(name: str) -> str:
     if folder.is_dir():
         if not is_model(folder):
             refuse_unsupported(folder)
-            form = foreign_form(folder)
-            holds = f"a model for {form}" if form else "other files" if any(folder.iterdir()) else "nothing"
-            raise InputError(
-                f"{folder} is no Hugging Face model folder, because it has no {CONFIG} but {holds}; {SAVED}"
-            )
+            raise InputError(f"{folder} is no Hugging Face model folder, because it has no {CONFIG}; {SAVED}")
         return str(folder)
     if folder.is_file():
-        raise InputError(f"{folder} is a file{f' for {form}' if (form := foreign_form(folder)) else ''}; {SAVED}")
+        raise InputError(f"{folder} is a file; {SAVED}")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"the model folder {name} does not exist")
     return name

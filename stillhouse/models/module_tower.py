@@ -43,7 +43,7 @@ from stillhouse.models.encoder_settings import (
 )
 from stillhouse.models.model_place import DOCUMENT
 from stillhouse.models.settings import MODULES
-from stillhouse.models.transformer import configuration, reading, refuse_not_finite
+from stillhouse.models.transformer import configuration, reading
 
 NORMALIZE, STATIC = "Normalize", "StaticEmbedding"
 ROUTERS = ("Router", "Asym")
@@ -181,8 +181,7 @@ def read_modules(folder: Path) -> tuple[dict[Role, ModuleTower], bool]:
 
 
 def _refuse_unusable(file: Path, role: Role, tower: ModuleTower) -> None:
-    """Refuse weights and vectors that are not finite, and texts that are prepared otherwise than by their tokenizer."""
-    refuse_not_finite(tower.state_dict(), file.parent)
+    """Refuse texts that are prepared otherwise than by their tokenizer."""
     features = tower.first.preprocess([SAMPLE])
     ids = tower.tokenizer.backend_tokenizer.encode(SAMPLE, add_special_tokens=tower.adds_special_tokens).ids
     if features["input_ids"].flatten().tolist() != ids:
@@ -190,11 +189,6 @@ def _refuse_unusable(file: Path, role: Role, tower: ModuleTower) -> None:
             f"{file.parent}: the tokens of a {role} are not those of its tokenizer alone, as with a chat template, "
             "which is not supported; give a copy of the folder without it (chat_template.jinja)"
         )
-    ids_1L = torch.tensor([ids])
-    with reading(file), torch.inference_mode():
-        vector = tower.eval()(ids_1L, torch.ones_like(ids_1L))
-    if not vector.isfinite().all():
-        raise InputError(f"{file.parent}: the model's vector of a short text is not finite; copy the folder again")
 
 
 def refuse_unknown(folder: Path, kinds: Sequence[str] = KINDS) -> None:

@@ -1,8 +1,6 @@
 """Scores pairs of a query and a passage with a cross-encoder, and keeps the scores for a run that resumes after a kill.
 
-Scores are appended batch by batch to a file in the work folder: a sequence of blocks, each a header and its scores.
-Reading stops at a block that a kill left incomplete, or at one that does not match its digest, which is reported. That
-block and all that follow are computed again.
+Scores are appended batch by batch to a file in the work folder; what a kill left incomplete is computed again.
 
 Shape suffixes: P pairs.
 """
@@ -10,7 +8,6 @@ Shape suffixes: P pairs.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.core.arrays import chunks
-from stillhouse.core.context import Context, say
+from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.text_file import TextFile
@@ -29,16 +26,7 @@ from stillhouse.models.encoder import inference, length_batches
 from stillhouse.models.pair_texts import PairScorer, PairTexts
 from stillhouse.models.settings import InferenceConfig
 
-DIGEST = 32
-"""Bytes of a SHA-256, taken over a block's count and scores."""
-HEADER = np.dtype([("pairs", "<u4"), ("digest", "u1", DIGEST)])
 ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
-
-
-def _header(pairs: int, body: bytes) -> bytes:
-    """The header before a block's scores, `HEADER.itemsize` bytes."""
-    count = np.array(pairs, dtype="<u4").tobytes()
-    return count + hashlib.sha256(count + body).digest()
 
 
 class ScoreLog:
@@ -56,44 +44,22 @@ class ScoreLog:
             digest.update(np.ascontiguousarray(array, dtype="<i8").data)
         self.scores_P = np.full(len(query_P), np.nan, dtype=np.float32)
         self.done_P = np.zeros(len(query_P), dtype=np.bool_)
-        self._file = (folder / f"scores-{digest.hexdigest()[:20]}.log").open("a+b")
-        self._read()
+        path = folder / f"scores-{digest.hexdigest()[:20]}.log"
+        known = np.fromfile(path, ENTRY) if path.is_file() else np.empty(0, ENTRY)
+        self._take(known["pair"], known["score"])
+        self._file = path.open("ab")
+        self._file.truncate(known.nbytes)
 
     def add(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Store the scores of a batch."""
         self._take(pairs, scores)
         entries = np.empty(len(pairs), dtype=ENTRY)
         entries["pair"], entries["score"] = pairs, scores
-        body = entries.tobytes()
-        self._file.write(_header(len(pairs), body) + body)
+        self._file.write(entries.tobytes())
         self._file.flush()
 
     def _take(self, pairs: NDArray[np.integer], scores: NDArray[np.float32]) -> None:
         self.scores_P[pairs], self.done_P[pairs] = scores, True
-
-    def _read(self) -> None:
-        size = self._file.seek(0, os.SEEK_END)
-        self._file.seek(0)
-        whole = 0
-        while len(head := self._file.read(HEADER.itemsize)) == HEADER.itemsize:
-            pairs = int(np.frombuffer(head, dtype=HEADER)["pairs"][0])
-            # At most the rest of the file: a count with a flipped bit may ask for 32 GiB.
-            body = self._file.read(min(pairs * ENTRY.itemsize, size - self._file.tell()))
-            if head != _header(pairs, body):
-                if not self._cut_off(pairs, body):
-                    done = f"{self.done_P.sum():,}"
-                    say(f"{self._file.name} is damaged after {done} scores; the later ones are computed again")
-                break
-            entries = np.frombuffer(body, dtype=ENTRY)
-            self._take(entries["pair"], entries["score"])
-            whole = self._file.tell()
-        self._file.truncate(whole)
-
-    def _cut_off(self, pairs: int, body: bytes) -> bool:
-        """Whether a kill may have cut the block off: it lacks scores, and every pair in it is a valid number."""
-        own = np.frombuffer(body[: len(body) // ENTRY.itemsize * ENTRY.itemsize], dtype=ENTRY)["pair"]
-        lacks_some = len(body) < pairs * ENTRY.itemsize
-        return lacks_some and pairs <= len(self.done_P) and bool((own < len(self.done_P)).all())
 
     def __enter__(self) -> ScoreLog:
         return self

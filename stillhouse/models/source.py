@@ -30,8 +30,8 @@ from stillhouse.models.transformer import (
     load_model,
     random_model,
     read_config,
+    refuse_larger_vocabulary,
     refuse_longer,
-    refuse_unusable,
 )
 
 
@@ -92,13 +92,13 @@ def fetch(
             raise InputError(f"{name} has {config.num_hidden_layers} layers, so {layers} cannot be kept")
         keep_layers(config, layers or config.num_hidden_layers)
         if random_from is None:
-            loaded = load_model(AutoModelForMaskedLM, place, config, cut=layers is not None)
+            loaded = load_model(AutoModelForMaskedLM, place, config)
             headless = loaded.new_head
-            model = load_model(AutoModel, place, config, cut=layers is not None).model if headless else loaded.model
+            model = load_model(AutoModel, place, config).model if headless else loaded.model
         else:
             headless, model = True, random_model(place, config, random_from)
         tokenizer = load_tokenizer(place)
-        refuse_unusable(place, model, tokenizer)
+        refuse_larger_vocabulary(place, tokenizer, model.get_input_embeddings())
         refuse_longer(model, name, query_length=query_length, passage_length=passage_length)
         refuse_long_prompts(tokenizer, settings)
         if pooling is not None:

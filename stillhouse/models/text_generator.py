@@ -93,9 +93,7 @@ class TextGenerator(PairScorer):
         model, tokenizer = _of_gguf(place) if place.is_file() else _of_folder(place)
         if tokenizer.eos_token_id is None:
             raise InputError(f"{place}: the tokenizer has no token that ends a text; {INSTEAD}")
-        words = model.get_input_embeddings().weight
-        assert isinstance(words, Tensor)
-        refuse_larger_vocabulary(place, tokenizer, len(words))
+        refuse_larger_vocabulary(place, tokenizer, model.get_input_embeddings())
         own = object_if_there(place / SETTINGS) if place.is_dir() else {}
         plain = "{text}" if model.config.is_encoder_decoder else prompt_for_one(kind)
         length = passage_tokens or own.get("passage_tokens", PASSAGE_TOKENS)

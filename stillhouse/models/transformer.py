@@ -1,22 +1,16 @@
 """Opens the Transformer of a Hugging Face model folder; every model loader uses this file.
 
 Any fault of the folder is bad input, reported with the file's name. Errors about a lack of memory or disk space are
-not. These are checked, the first two before memory is taken for the model:
-
-1. `config.json` names a model type of transformers and builds a model, without memory for its weights;
-2. that model has about as many numbers as the weight files hold;
-3. the files have every tensor of the encoder in the configured shape, and all numbers are finite;
-4. the tokenizer's ids are rows of the word embeddings, and the model's output for a short text is finite.
+not. These are checked: `config.json` names a model type of transformers; the files have every tensor of the encoder in
+the configured shape; and the tokenizer's ids are rows of the word embeddings.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -69,31 +63,6 @@ def reading(file: Path, remedy: str = REMEDY) -> Iterator[None]:
         raise InputError(f"{file} cannot be read ({reason[:LONGEST_REASON].rstrip(':')}); {remedy}") from error
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a Hugging Face model folder.
-
-    Raises `InputError` if there are none, for example because the weights are a pickle, which could run code.
-    """
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    if (folder / INDEX).is_file():
-        files = json_object(folder / INDEX).get("weight_map")
-        names = set(files.values()) if isinstance(files, dict) and all(map(_is_name, files.values())) else set()
-        if not names:
-            raise InputError(f"{folder / INDEX} names no weight files; {REMEDY}")
-        for name in sorted(names):
-            if not (folder / name).is_file():
-                raise InputError(f"{folder / name} is missing, but {INDEX} names it; {REMEDY}")
-        return [folder / name for name in sorted(names)]
-    refuse_foreign_weights(folder)
-    raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
-
-
-def _is_name(value: object) -> bool:
-    """Whether a value names a file in the folder itself."""
-    return isinstance(value, str) and value not in ("", ".", "..") and Path(value).name == value
-
-
 def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of a safetensors file's tensors, from its header alone. Raises `InputError` for a damaged file."""
     with reading(path), safe_open(path, "pt") as file:
@@ -103,8 +72,7 @@ def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
 def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Tensor]:
     """The tensors named in `shapes` from a safetensors file, in float32. None in a shape matches any size.
 
-    Raises `InputError` for a file that is missing or damaged, for a tensor that is missing or has another shape, and
-    for numbers that are not finite.
+    Raises `InputError` for a file that is missing or damaged, and for a tensor that is missing or has another shape.
     """
     if not path.is_file():
         raise InputError(f"{path} is missing; {REMEDY}")
@@ -116,18 +84,7 @@ def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> di
             has = "lacks it" if own is None else f"has {shown(own)}"
             raise InputError(f"{path}: {name} must have the shape {asked}, but the file {has}; {REMEDY}")
     with reading(path), safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name).float() for name in shapes}
-    refuse_not_finite(tensors, path)
-    return tensors
-
-
-def refuse_not_finite(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Raises `InputError` for weights that are NaN or infinite; `path` is their file."""
-    for name, tensor in tensors.items():
-        # A sum is a tenth of the work. It is not finite if any number is not, and rarely otherwise.
-        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
-            wrong = "NaN" if tensor.isnan().any() else "infinite"
-            raise InputError(f"{path}: weights of {name} are {wrong}; train the model again, or {REMEDY}")
+        return {name: file.get_tensor(name).float() for name in shapes}
 
 
 def shown(shape: tuple[int, ...] | torch.Size) -> str:
@@ -135,10 +92,6 @@ def shown(shape: tuple[int, ...] | torch.Size) -> str:
     return "x".join(map(str, shape)) or "a single number"
 
 
-SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-"""Sizes in the configuration that cannot exceed the number of weights."""
-HEADROOM = 10_000_000
-"""Numbers allowed beyond twice those in the files, for a new head on a small encoder: 40 MB in float32."""
 HARMLESS = "pooler"
 """A part that some folders lack and that is not needed for vectors: BERT's pooler, if the model was saved with its
 head."""
@@ -186,12 +139,12 @@ def keep_layers(config: PreTrainedConfig, count: int) -> None:
         config.layer_types = kinds[:count]
 
 
-def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, *, cut: bool = False) -> LoadedModel:
+def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None) -> LoadedModel:
     """Load a model of an auto class (`AutoModel`, `AutoModelForMaskedLM`, ...) in float32.
 
-    `config` comes from `read_config` and may be changed; with `cut` it asks for fewer layers than the folder has. A
-    head that the folder lacks, or has in another shape, is drawn from torch's random state. Raises `InputError` for
-    weights that are missing, damaged, a pickle, not finite, or that do not fit the configuration.
+    `config` comes from `read_config` and may be changed, for example to fewer layers than the folder has. A head that
+    the folder lacks, or has in another shape, is drawn from torch's random state. Raises `InputError` for weights that
+    are missing, damaged, a pickle, or that lack part of the configured encoder.
     """
     config, folder = config or read_config(folder), transformer_in(folder)
     if type(config) not in auto._model_mapping:
@@ -199,25 +152,23 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None, 
             f"{folder / CONFIG} names the model type {config.model_type!r}, of which transformers has no "
             f"{auto.__name__}; {INSTEAD}"
         )
-    files = weight_files(folder)
-    shapes = {name: shape for file in files for name, shape in shapes_of(file).items()}
-    weights = folder / (WEIGHTS if len(files) == 1 and files[0].name == WEIGHTS else INDEX)
-    _refuse_absurd(auto, folder, config, shapes)
-    vars(config).pop("transformers_weights", None)  # would name another weight file than those just checked
-    with reading(weights):
+    refuse_foreign_weights(folder)
+    weights = next((path for path in (folder / WEIGHTS, folder / INDEX) if path.is_file()), None)
+    if weights is None:
+        raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
+    vars(config).pop("transformers_weights", None)  # would name another weight file
+    with reading(Path(f"{weights} with its {CONFIG}")):
         model, info = auto.from_pretrained(
             folder,
             config=config,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # named below, with both shapes
+            ignore_mismatched_sizes=True,  # named below
             use_safetensors=True,
             local_files_only=True,
             dtype=torch.float32,
             trust_remote_code=False,
         )
-    absent = _refuse_misfit(model, info, folder, weights, cut)
-    refuse_not_finite(model.state_dict(), weights)
-    return LoadedModel(model, absent)
+    return LoadedModel(model, _refuse_misfit(model, info, folder, weights))
 
 
 def configuration(model: PreTrainedModel) -> dict[str, Any]:
@@ -238,48 +189,16 @@ def random_model(folder: Path, config: PreTrainedConfig, seed: int) -> PreTraine
     return model.eval()
 
 
-def _refuse_absurd(auto: Any, folder: Path, config: PreTrainedConfig, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuse a configuration that needs far more weights than the files hold, before memory is allocated."""
-    held = sum(map(prod, shapes.values()))
-    for name in SIZES:
-        size = getattr(config, name, None)
-        if isinstance(size, int) and not 1 <= size <= (len(shapes) if name == "num_hidden_layers" else held):
-            raise InputError(f"{folder / CONFIG} asks for {name} {size:,}, which the weights do not hold; {REMEDY}")
-    with reading(folder / CONFIG), torch.device("meta"):
-        skeleton = auto.from_config(config, trust_remote_code=False)
-    asked = sum(parameter.numel() for parameter in skeleton.parameters())
-    if asked > 2 * held + HEADROOM:
-        raise InputError(
-            f"{folder / CONFIG} asks for a model of {asked:,} numbers, but the weights hold {held:,}; {REMEDY}"
-        )
-
-
-def _refuse_misfit(
-    model: PreTrainedModel, info: dict[str, Any], folder: Path, weights: Path, cut: bool
-) -> frozenset[str]:
+def _refuse_misfit(model: PreTrainedModel, info: dict[str, Any], folder: Path, weights: Path) -> frozenset[str]:
     """The names of the random parameters. Refuse an encoder that is not completely in the weights."""
-    prefix = _prefix(model)
-    for name, own, asked in sorted(info["mismatched_keys"]):
-        if name.startswith(prefix):
-            raise InputError(
-                f"{folder / CONFIG} does not fit {weights.name}: {name} is {shown(own)} there and {shown(asked)} in "
-                f"the configuration; {REMEDY}"
-            )
-    missing = set(info["missing_keys"])
-    lacking = sorted(name for name in missing if name.startswith(prefix) and HARMLESS not in name.split("."))
+    absent = frozenset({*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])})
+    lacking = sorted(name for name in absent if name.startswith(_prefix(model)) and HARMLESS not in name.split("."))
     if lacking:
         raise InputError(
-            f"{folder / CONFIG} does not fit {weights.name}, which lacks {len(lacking)} of the encoder's tensors, such "
-            f"as {lacking[0]}; {REMEDY}"
+            f"{folder / CONFIG} does not fit {weights.name}, which lacks {len(lacking)} of the encoder's tensors, or "
+            f"has them in another shape, such as {lacking[0]}; {REMEDY}"
         )
-    layers = {_any_layer(name, model) for name in model.state_dict() if name.startswith(prefix)}
-    beyond = sorted(name for name in info["unexpected_keys"] if _any_layer(name, model) in layers)
-    if beyond and not cut:
-        raise InputError(
-            f"{folder / CONFIG} does not fit {weights.name}, which has layers that the configuration leaves out, such "
-            f"as {beyond[0]}; {REMEDY}"
-        )
-    return frozenset(missing | {name for name, *_ in info["mismatched_keys"]})
+    return absent
 
 
 def _prefix(model: PreTrainedModel) -> str:
@@ -287,42 +206,14 @@ def _prefix(model: PreTrainedModel) -> str:
     return "" if model.base_model is model else f"{model.base_model_prefix}."
 
 
-def _any_layer(name: str, model: PreTrainedModel) -> str:
-    """A parameter's name without its layer number, or with a mark if it is in no layer."""
-    bare, count = re.subn(r"(?<=\.)\d+(?=\.)", "N", name.removeprefix(f"{model.base_model_prefix}."))
-    return bare if count else f"{bare} (in no layer)"
-
-
-def refuse_unusable(
-    folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, of_pairs: bool = False
-) -> None:
-    """Raises `InputError` for the tokenizer of another model, and for a model that cannot read a short text.
-
-    Some wrong settings show only then, such as a negative `layer_norm_eps`. With `of_pairs` the model reads a pair of
-    texts, with token types if it has any.
-    """
-    words = model.get_input_embeddings().weight
-    assert isinstance(words, Tensor)
-    refuse_larger_vocabulary(folder, tokenizer, len(words))
-    with reading(folder / CONFIG), torch.inference_mode():
-        # Calling the tokenizer itself would change its truncation and padding, which are saved with it.
-        encoding = tokenizer.backend_tokenizer.encode("a", "a" if of_pairs else None)
-        used = sum(encoding.attention_mask)
-        inputs = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask}
-        if of_pairs and reads_types(model):
-            inputs["token_type_ids"] = encoding.type_ids
-        numbers = model(**{name: torch.tensor([values[:used]]) for name, values in inputs.items()})[0]
-    if not numbers.isfinite().all():
-        raise InputError(f"{folder / CONFIG}: the model's output for a short text is not finite; {REMEDY}")
-
-
 def reads_types(model: PreTrainedModel) -> bool:
     """Whether a model has token types, which mark the second text of a pair."""
     return getattr(model.config, "type_vocab_size", 1) > 1
 
 
-def refuse_larger_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
-    """Raises `InputError` for a tokenizer with ids beyond the `rows` of the word embeddings."""
+def refuse_larger_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, words: nn.Module) -> None:
+    """Raises `InputError` for the tokenizer of another model: one with ids beyond the word embeddings `words`."""
+    rows = len(words.get_parameter("weight"))
     largest = max([*tokenizer.get_vocab().values(), *tokenizer.all_special_ids])
     if largest >= rows:
         raise InputError(

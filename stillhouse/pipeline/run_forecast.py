@@ -129,7 +129,6 @@ def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
     for split in ("train", "dev", "test"):
         most = getattr(ingest, f"max_{split}_queries")
         found[split] = min(found.get(split, 0), most or found.get(split, 0))
-    found["train"] += int(found["train"] * ingest.mixed_pairs)
     return found
 
 

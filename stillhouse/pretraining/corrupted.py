@@ -18,7 +18,6 @@ from stillhouse.models.acceleration.on_device import on_device
 from stillhouse.pretraining.corruption import (
     Mask,
     hidden_from,
-    hidden_from_pool,
     importance_mask,
     nested_mask,
     replace_80_10_10,
@@ -110,17 +109,6 @@ class Corruptor:
         hidden_BLL = self._hidden(passages, rng) if self.objective.decoder == "enhanced" else None
         return MaskedPassages(passages, masks, standing_in, hidden_BLL, rng)
 
-    def predicted(self, drawn: MaskedPassages) -> dict[str, int]:
-        """How many positions the `encoder` and `decoder` losses cover; 0 if the objective lacks that loss."""
-
-        def count(mask_BL: Mask, of_decoder: bool) -> int:
-            return int((~drawn.passages.special if self.objective.predicts_all(of_decoder) else mask_BL).sum())
-
-        return {
-            "encoder": count(drawn.masks[0], of_decoder=False) if self.objective.encoder.draw != "none" else 0,
-            "decoder": count(drawn.masks[-1], of_decoder=True) if self.objective.decoder != "none" else 0,
-        }
-
     def batch(self, drawn: MaskedPassages) -> CorruptedBatch:
         """Move masked passages to the device and fill in the generator's tokens, if any."""
         passages = drawn.passages
@@ -135,20 +123,13 @@ class Corruptor:
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return on_device(array, self.device)
 
-    def _random(self, passages: PassageBatch, rate: float, rng: np.random.Generator, times: int = 1) -> Mask:
-        eligible_BL = np.repeat(~passages.special, times, axis=0)
+    def _random(self, passages: PassageBatch, rate: float, rng: np.random.Generator) -> Mask:
         if self.config.mask_unit == "word":
-            return word_mask(eligible_BL, np.repeat(passages.word_starts, times, axis=0), rate, rng)
-        return token_mask(eligible_BL, rate, rng)
+            return word_mask(~passages.special, passages.word_starts, rate, rng)
+        return token_mask(~passages.special, rate, rng)
 
     def _hidden(self, passages: PassageBatch, rng: np.random.Generator) -> Mask:
-        rate, masks = self.config.decoder_mlm_probability, self.config.visibility_masks
-        if masks:
-            hidden_BLL = hidden_from_pool(
-                ~passages.special, masks, lambda: self._random(passages, rate, rng, masks), rng
-            )
-        else:
-            hidden_BLL = hidden_from(~passages.special, rate, rng)
+        hidden_BLL = hidden_from(~passages.special, self.config.decoder_mlm_probability, rng)
         hidden_BLL |= ~passages.attention[:, None, :]
         return hidden_BLL
 

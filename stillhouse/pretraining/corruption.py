@@ -98,18 +98,6 @@ def hidden_from(eligible_BL: Mask, rate: float, rng: np.random.Generator) -> Mas
     return hidden_BLL
 
 
-def hidden_from_pool(eligible_BL: Mask, masks: int, draw: Callable[[], Mask], rng: np.random.Generator) -> Mask:
-    """The same, but each position takes one of `masks` draws per passage at random; bool [B, L, L].
-
-    RetroMAE's code does this, with up to 256 draws. `draw` returns `masks` masks for each passage.
-    """
-    rows, length = eligible_BL.shape
-    pool_BML = draw().reshape(rows, masks, length)
-    hidden_BLL = pool_BML[np.arange(rows)[:, None], rng.integers(masks, size=(rows, length))]
-    hidden_BLL[:, np.arange(length), np.arange(length)] = True
-    return hidden_BLL
-
-
 def replace_80_10_10(
     ids_BL: NDArray[np.int64], mask_BL: Mask, mask_id: int, ordinary: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:

@@ -105,18 +105,15 @@ class _TokenCrossEntropy(torch.autograd.Function):
         return (*grads, None, None, None)
 
 
-def bag_of_words_cross_entropy(
-    vectors_BE: Tensor, weight_VE: Tensor, ids_BL: Tensor, special_BL: Tensor, bias_V: Tensor | None = None
-) -> Tensor:
+def bag_of_words_cross_entropy(vectors_BE: Tensor, weight_VE: Tensor, ids_BL: Tensor, special_BL: Tensor) -> Tensor:
     """Cross-entropy of softmax(h E^T) against the uniform distribution over a passage's set of tokens, mean over B.
 
-    This is BoW eq. 12 with the plain embedding matrix E. The authors' code uses the whole language-model head: pass
-    the head's states as `vectors_BE` and its `bias_V`. The target is never expanded over the vocabulary: the loss is
+    This is BoW eq. 12 with the plain embedding matrix E. The target is never expanded over the vocabulary: the loss is
     logsumexp(z) minus the mean of z over the set. All tokens except special ones count, including punctuation and
     stop-words; a passage without tokens adds 0.
     """
     exact = torch.promote_types(weight_VE.dtype, torch.float32)
-    logits_BV = functional.linear(vectors_BE, weight_VE, bias_V).to(exact)
+    logits_BV = functional.linear(vectors_BE, weight_VE).to(exact)
     sorted_BL = ids_BL.masked_fill(special_BL, -1).sort(dim=1).values
     first_BL = torch.ones_like(special_BL)
     first_BL[:, 1:] = sorted_BL[:, 1:] != sorted_BL[:, :-1]

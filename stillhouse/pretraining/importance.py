@@ -16,7 +16,7 @@ from stillhouse.pretraining.ngram_files import Saved, load_counts, read_about, s
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngram_tables import NgramTables
 from stillhouse.pretraining.ngrams import count_ngrams
-from stillhouse.pretraining.pmi import Scoring, score_tokens
+from stillhouse.pretraining.pmi import score_tokens
 
 AT_ONCE = 1 << 20
 
@@ -42,10 +42,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to count and how to score. `others`: a count folder of other passages; `own`: whether to count these."""
+    """What to count. `others`: a count folder of other passages; `own`: whether to count these."""
 
     window: int
-    scoring: Scoring
+    min_count: int = 1
     others: Path | None = None
     own: bool = True
 
@@ -66,9 +66,9 @@ def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: 
     tokenizer, and if there is nothing to count.
     """
     tables = _counts(plan, source, work, memory)
-    saved = save_counts(tables, out, tokenizer=source.tokenizer, min_count=plan.scoring.min_count)
+    saved = save_counts(tables, out, tokenizer=source.tokenizer, min_count=plan.min_count)
     ami_T = new_array(out / "ami.npy", np.float32, len(source.ids))
-    score_tokens(tables, source.ids, source.offsets, plan.scoring, ami_T, memory)
+    score_tokens(tables, source.ids, source.offsets, ami_T, memory, plan.min_count)
     return saved, _spread(ami_T)
 
 

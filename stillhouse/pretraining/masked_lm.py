@@ -21,7 +21,7 @@ from stillhouse.models.encoder_settings import (
 )
 from stillhouse.models.model_place import refuse_unsupported
 from stillhouse.models.tokenizer_files import load_tokenizer, save_tokenizer
-from stillhouse.models.transformer import load_model, refuse_unusable
+from stillhouse.models.transformer import load_model, refuse_larger_vocabulary
 from stillhouse.pretraining.heads import family_of, head_parameters
 from stillhouse.pretraining.tokens import vocabulary_digest
 
@@ -63,7 +63,7 @@ def load_masked_lm(folder: Path, seed: int) -> MaskedLanguageModel:
     loaded = load_model(AutoModelForMaskedLM, folder)
     model, tokenizer = loaded.model, load_tokenizer(folder)
     family_of(model)
-    refuse_unusable(folder, model, tokenizer)
+    refuse_larger_vocabulary(folder, tokenizer, model.get_input_embeddings())
     missing = head_parameters(model).keys() & loaded.absent
     claimed = read_manifest(folder, verify=False).facts.get("lm_head") if (folder / MANIFEST).is_file() else None
     trained = not missing and claimed in (None, "trained")

@@ -5,9 +5,6 @@ Shape suffixes: B passages, L tokens, D hidden width, N positions with a loss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -20,15 +17,6 @@ from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, pas
 from stillhouse.pretraining.decoders import make_decoder
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 from stillhouse.pretraining.objectives import Objective
-
-
-@dataclass(frozen=True)
-class LossOptions:
-    """Where a paper and its authors' code differ; see the settings of the same names."""
-
-    loss_mean: str = "passage"
-    bag_logits: str = "embeddings"
-    generator_weight: float = 0.2
 
 
 class ReplacedTokenHead(nn.Module):
@@ -59,16 +47,16 @@ class BottleneckPretraining(nn.Module):
         objective: Objective,
         pooling: str,
         *,
-        options: LossOptions | None = None,
         generator: PreTrainedModel | None = None,
+        generator_weight: float = 0.2,
         head_only: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
         self.objective = objective
         self.pooling = pooling
-        self.options = options or LossOptions()
         self.generator = generator
+        self.generator_weight = generator_weight
         self.head_only = head_only
         self.family = family_of(model)
         self.decoder = make_decoder(model, objective)
@@ -76,10 +64,10 @@ class BottleneckPretraining(nn.Module):
         self.bottleneck: nn.Module = nn.Linear(width, width) if objective.bottleneck == "linear" else nn.Identity()
         self.replaced_head = ReplacedTokenHead(width) if objective.prediction == "replaced" else None
         weight_VE, _ = output_matrix(model)
-        if objective.bag_of_words and self.options.bag_logits == "embeddings" and weight_VE.shape[1] != width:
+        if objective.bag_of_words and weight_VE.shape[1] != width:
             raise InputError(
                 f"objective {objective.name!r} multiplies a passage's vector (width {width}) by the word embeddings "
-                f"(width {weight_VE.shape[1]}); use a model where both have the same width, or bag_logits: head"
+                f"(width {weight_VE.shape[1]}); use a model where both have the same width"
             )
         if head_only:
             self.requires_grad_(False)
@@ -94,17 +82,9 @@ class BottleneckPretraining(nn.Module):
             self.generator.eval()
         return self
 
-    def forward(
-        self, batch: CorruptedBatch, bag_weight: float = 1.0, factors: Mapping[str, Tensor] | None = None
-    ) -> Tensor:
-        """The sum of `parts(batch)`, with `bag_weight` on the bag of words and `factors` on other terms, if any."""
-        parts = self.parts(batch)
-        if "bag_of_words" in parts:
-            parts["bag_of_words"] = bag_weight * parts["bag_of_words"]
-        for name, factor in (factors or {}).items():
-            if name in parts:
-                parts[name] = parts[name] * factor.to(parts[name].dtype)
-        return torch.stack(list(parts.values())).sum()
+    def forward(self, batch: CorruptedBatch) -> Tensor:
+        """The sum of `parts(batch)`."""
+        return torch.stack(list(self.parts(batch).values())).sum()
 
     def parts(self, batch: CorruptedBatch) -> dict[str, Tensor]:
         """The terms of the objective's loss, out of `encoder`, `decoder`, `bag_of_words` and `generator`."""
@@ -118,14 +98,10 @@ class BottleneckPretraining(nn.Module):
             decoded_BLD = self.decode(vectors_BD, middle_BLD, batch)
             losses["decoder"] = self.prediction_loss(decoded_BLD, batch, corrupted)
         if self.objective.bag_of_words:
-            weight_VE, bias_V = output_matrix(self.model)
-            whole_head = self.options.bag_logits == "head"
-            states_BE = self.family.transform(self.model)(vectors_BD) if whole_head else vectors_BD
-            losses["bag_of_words"] = bag_of_words_cross_entropy(
-                states_BE, weight_VE, batch.ids_BL, batch.special_BL, bias_V if whole_head else None
-            )
+            weight_VE, _ = output_matrix(self.model)
+            losses["bag_of_words"] = bag_of_words_cross_entropy(vectors_BD, weight_VE, batch.ids_BL, batch.special_BL)
         if batch.generator_loss is not None:
-            losses["generator"] = self.options.generator_weight * batch.generator_loss
+            losses["generator"] = self.generator_weight * batch.generator_loss
         return losses
 
     def encode(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
@@ -179,7 +155,7 @@ class BottleneckPretraining(nn.Module):
         wanted_BL = ~batch.special_BL if whole else corrupted.mask_BL
         # Compute the indices once: on a GPU, every `nonzero` waits for all queued work.
         place_N = wanted_BL.flatten().nonzero().squeeze(1)
-        weights_N = self._weights(wanted_BL).flatten()[place_N]
+        weights_N = passage_weights(wanted_BL).flatten()[place_N]
         states_ND = states_BLD.flatten(0, 1).index_select(0, place_N)
         targets_N = batch.ids_BL.flatten()[place_N]
         if self.replaced_head is not None:
@@ -193,8 +169,3 @@ class BottleneckPretraining(nn.Module):
         states_NE = self.family.transform(self.model)(states_ND)
         weight_VE, bias_V = output_matrix(self.model)
         return token_cross_entropy(states_NE, weight_VE, bias_V, targets_N, weights_N)
-
-    def _weights(self, wanted_BL: Tensor) -> Tensor:
-        if self.options.loss_mean == "token":
-            return wanted_BL / wanted_BL.sum().clamp(min=1)
-        return passage_weights(wanted_BL)

@@ -2,16 +2,12 @@
 
 Choices where the paper is not specific:
 
-* PMI of more than two tokens (eq. 7 has two). `definition="tokens"`: log p(w_1..n) - sum_i log p(w_i), the n-gram
-  against its single tokens. `definition="segments"`: against its likeliest split into shorter n-grams, as in
-  PMI-Masking (Levine et al. 2021), so that "new york city" gains nothing from "new york" being frequent. For two
-  tokens both are eq. 7.
+* PMI of more than two tokens (eq. 7 has two): log p(w_1..n) - sum_i log p(w_i), the n-gram against its single tokens.
 * p of an n-gram: its count over the number of all n-grams of the same n in the corpus.
 * Words or word pieces: word pieces, as the model reads them.
-* Borders: an n-gram never crosses a passage border. At the edges of a passage some terms of eq. 8 do not exist.
-  `edges="equation"` keeps the divisor L - 1 and counts them as 0, so that a passage's first and last tokens count as
-  less important; `edges="present"` divides each of the two sums by the number of its existing terms. Elsewhere both
-  are eq. 8 as printed: the sum, not the mean, of the two averages.
+* Borders: an n-gram never crosses a passage border. At the edges of a passage some terms of eq. 8 do not exist. They
+  count as 0, so that a passage's first and last tokens count as less important. Eq. 8 is as printed: the sum, not the
+  mean, of the two averages.
 * Rare n-grams: by default none is dropped or smoothed, so tokens of n-grams that occur once score high. An n-gram of
   n >= 2 that was pruned or never counted has PMI 0, as if its tokens co-occurred by chance.
 
@@ -21,7 +17,6 @@ Shape suffixes: T tokens of a block of whole passages, L the window.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,30 +25,19 @@ from stillhouse.pretraining.ngram_merge import Memory, in_order
 from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """How counts become importance. N-grams of n >= 2 that occur less often than `min_count` are unknown."""
-
-    definition: str = "tokens"
-    edges: str = "equation"
-    min_count: int = 1
-
-
-def pmi(
-    counts: Sequence[NDArray[np.int64]], totals: Sequence[int], definition: str = "tokens", min_count: int = 1
-) -> list[NDArray[np.float64]]:
+def pmi(counts: Sequence[NDArray[np.int64]], totals: Sequence[int], min_count: int = 1) -> list[NDArray[np.float64]]:
     """The PMI of the n-gram of every length that begins at each token, float64 [T] each (CDMAE eq. 7; 0 for n = 1).
 
     `counts[n - 1]` int64 [T] is how often the n-gram of length n at this token occurs in the corpus, 0 if it is unknown
-    or exceeds the passage; `totals[n - 1]` is the number of all n-grams of this length.
+    or exceeds the passage; `totals[n - 1]` is the number of all n-grams of this length. N-grams of n >= 2 that occur
+    less often than `min_count` are unknown.
     """
     known = [counts_T >= (min_count if n else 1) for n, counts_T in enumerate(counts)]
     log_p = [
         np.log(np.where(known_T, counts_T, max(1, total)) / max(1, total))
         for known_T, counts_T, total in zip(known, counts, totals)
     ]
-    chance = _tokens(log_p) if definition == "tokens" else _segments(log_p)
-    return [np.where(known_T, log_T - chance_T, 0.0) for known_T, log_T, chance_T in zip(known, log_p, chance)]
+    return [np.where(known_T, log_T - chance_T, 0.0) for known_T, log_T, chance_T in zip(known, log_p, _tokens(log_p))]
 
 
 def _tokens(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
@@ -64,19 +48,6 @@ def _tokens(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     return sums
 
 
-def _segments(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The largest sum of log p over all splits of the n-gram at each token into at least two shorter ones.
-
-    Every part of a known n-gram is known, because it occurs at least as often.
-    """
-    best = [log_p[0]]  # over all splits, including the whole n-gram
-    cut = [log_p[0]]
-    for n in range(2, len(log_p) + 1):
-        cut.append(np.max([best[k - 1] + _ahead(best[n - k - 1], k) for k in range(1, n)], axis=0))
-        best.append(np.maximum(log_p[n - 1], cut[-1]))
-    return cut
-
-
 def _ahead(values_T: NDArray[np.float64], places: int) -> NDArray[np.float64]:
     """The value `places` tokens ahead; 0 at the block's end, where no n-gram begins."""
     ahead_T = np.zeros_like(values_T)
@@ -85,26 +56,21 @@ def _ahead(values_T: NDArray[np.float64], places: int) -> NDArray[np.float64]:
 
 
 def average_mutual_information(
-    counts: Sequence[NDArray[np.int64]], totals: Sequence[int], left_T: NDArray[np.int64], scoring: Scoring
+    counts: Sequence[NDArray[np.int64]], totals: Sequence[int], min_count: int = 1
 ) -> NDArray[np.float32]:
     """The importance of every token of a block, float32 [T] (CDMAE eq. 8), with the window L = `len(counts)`.
 
-    `counts` and `totals` are as in `pmi`; `left_T` is the number of tokens from each one to the end of its passage.
+    The arguments are as in `pmi`.
     """
     longest = len(counts)
     assert longest >= 2, "eq. 8 needs a window of at least 2"
-    size = len(left_T)
+    size = len(counts[0])
     ends_T, begins_T = np.zeros(size), np.zeros(size)
-    end_terms_T, begin_terms_T = np.zeros(size), np.zeros(size)
-    for n, values_T in enumerate(pmi(counts, totals, scoring.definition, scoring.min_count), start=1):
+    for n, values_T in enumerate(pmi(counts, totals, min_count), start=1):
         if n == 1 or n > size:
             continue
         begins_T += values_T
         ends_T[n - 1 :] += values_T[: size - n + 1]
-        begin_terms_T += left_T >= n
-        end_terms_T[n - 1 :] += left_T[: size - n + 1] >= n
-    if scoring.edges == "present":
-        return (ends_T / np.maximum(end_terms_T, 1) + begins_T / np.maximum(begin_terms_T, 1)).astype(np.float32)
     return (ends_T / (longest - 1) + begins_T / (longest - 1)).astype(np.float32)
 
 
@@ -116,9 +82,9 @@ def score_tokens(
     tables: NgramTables,
     ids_T: NDArray[np.int32],
     offsets: NDArray[np.int64],
-    scoring: Scoring,
     into: NDArray[np.float32],
     memory: Memory | None = None,
+    min_count: int = 1,
 ) -> None:
     """Write the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block."""
     memory = memory or Memory()
@@ -128,7 +94,7 @@ def score_tokens(
         borders = offsets[passages[0] : passages[1] + 1]
         block = tables.block(ids_T[borders[0] : borders[-1]], borders)
         counts = tables.count_block(block)
-        into[borders[0] : borders[-1]] = average_mutual_information(counts, totals, block.left, scoring)
+        into[borders[0] : borders[-1]] = average_mutual_information(counts, totals, min_count)
 
     for _ in in_order(score, passage_blocks(offsets, memory.rows(BYTES_A_TOKEN)), memory.workers):
         pass

@@ -43,7 +43,7 @@ from stillhouse.pretraining.inputs import (
     with_lengths_of,
 )
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
-from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
+from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.pairs.model import PairPretraining, save_towers
 from stillhouse.pretraining.pairs.pair_loss import PairLoss
@@ -102,13 +102,13 @@ class Setup:
     heldout: NDArray[np.int64]
     skipped: int
 
-    def loss(self, config: PretrainingConfig, steps: int, device: torch.device) -> BottleneckLoss | PairLoss:
-        """The object that computes the losses of a training run of `steps` steps."""
+    def loss(self, config: PretrainingConfig, device: torch.device) -> BottleneckLoss | PairLoss:
+        """The object that computes the losses of a training run."""
         if isinstance(self.module, PairPretraining):
             assert isinstance(self.make, PairMaker)
             return PairLoss(self.module, self.make, config, self.heldout, device)
         assert isinstance(self.make, Corruptor)
-        return BottleneckLoss(self.module, self.make, config, self.heldout, steps)
+        return BottleneckLoss(self.module, self.make, config, self.heldout)
 
 
 def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> Pretrained:
@@ -146,7 +146,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     checked = spread(setup.heldout, max(len(heldout), ENOUGH))  # fewer might refuse a head that has learned
     counts = len(setup.training), len(setup.heldout), setup.skipped, steps
     config, setup = replace(config, eval_steps=eval_steps), replace(setup, heldout=heldout)
-    loss: Any = setup.loss(config, steps, device)  # draws and losses are of the same kind
+    loss: Any = setup.loss(config, device)  # draws and losses are of the same kind
 
     def heldout_loss() -> float:
         count = len(setup.heldout)
@@ -209,8 +209,8 @@ def _bottleneck_setup(
         encoder.model,
         objective,
         encoder.settings.pooling,
-        options=LossOptions(config.loss_mean, config.bag_logits, config.generator_weight),
         generator=generator.model if generator and generator.learns else None,
+        generator_weight=config.generator_weight,
         head_only=config.trainable != "all",
     )
     make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)

@@ -68,35 +68,9 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         "input of the decoder: null = the objective's choice; raw = the vector itself; linear = a projection of it",
         choices=("raw", "linear"),
     )
-    visibility_masks: int | None = setting(
-        None,
-        "enhanced_decoding: null = draw the visible tokens for each position, as in the paper; n = each position takes "
-        "one of n masks of its passage, as in RetroMAE's code (256)",
-        minimum=1,
-        maximum=256,
-    )
     importance_noise: float = setting(1.0, "standard deviation of the noise on AMI (CDMAE Algorithm 1)", minimum=0)
-    loss_mean: str = setting(
-        "passage",
-        "passage = mean over a passage's positions, then over passages, as in SimLM eq. 2; token = mean over all "
-        "predicted tokens of the whole batch (SimLM's code: of each GPU's part)",
-        choices=("passage", "token"),
-    )
     generator_weight: float = setting(
         0.2, "weight of the loss of a jointly trained generator (SimLM's code)", minimum=0
-    )
-    bag_logits: str = setting(
-        "embeddings",
-        "bag of words: embeddings = the vector times the word embeddings, as in BoW eq. 11; head = the whole "
-        "language-model head, as in BoW's code",
-        choices=("embeddings", "head"),
-    )
-    bag_weight_end: float = setting(
-        1.0,
-        "bag of words: its weight falls along a cosine from 1 to this by the last step; 1 = constant, as in BoW; BoW's "
-        "code has 0.1",
-        minimum=0,
-        maximum=1,
     )
     max_length: int | None = setting(
         None,

@@ -1,9 +1,8 @@
 """Embeddings on disk, found by the digest of their text: the progress of a run, and a cache for later runs.
 
 A *segment* is two files that are written once: `<name>.vectors.npy` (float32 [S, D]) and `<name>.texts.npy` (the texts'
-digests, 16 bytes each). The second is written last, so a segment is complete or absent. Its name is the digest of both,
-`<texts>-<vectors>`, and is checked when it is read. A damaged segment is removed and its texts are encoded again. All
-segments of a folder come from the model, tokenizer and settings that the folder's name stands for.
+digests, 16 bytes each). The second is written last, so a segment is complete or absent. Its name is the digest of its
+texts. All segments of a folder come from the model, tokenizer and settings that the folder's name stands for.
 
 A *shard* is a folder that the step `encode` writes: a single segment of the passages `shard_rows` with another name,
 and a manifest that verifies it.
@@ -27,7 +26,6 @@ from numpy.typing import NDArray
 
 from stillhouse.core.arrays import map_array, save_array, write_array
 from stillhouse.core.artifacts import MANIFEST, Manifest, read_manifest
-from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.passage_ids import PassageIds
@@ -35,16 +33,14 @@ from stillhouse.search.exact_search import BLOCK
 
 DIGEST = np.dtype("S16")
 TEXTS, VECTORS = ".texts.npy", ".vectors.npy"
-NAMED = re.compile(r"[0-9a-f]{20}-[0-9a-f]{32}")
-PART = re.compile(rf"\.?({NAMED.pattern})\.(?:texts|vectors)\.npy(?:\.\d+)?")
+PART = re.compile(r"\.?([0-9a-f]{20}(?:-[0-9a-f]{32})?)\.(?:texts|vectors)\.npy(?:\.\d+)?")
 """A file of a cached segment, including one that is being written."""
 ABANDONED_AFTER = 24 * 3600.0
 """Seconds after which an incomplete segment counts as abandoned."""
 GIB = 1 << 30
 AT_ONCE = 1 << 18
 """Texts of a segment looked up together."""
-OTHER_FILES = 256
-"""Files that a process may have open besides vectors: libraries, threads, tables."""
+MOST_FILES = 1 << 20
 
 
 def text_digests(texts: Sequence[str]) -> NDArray[np.bytes_]:
@@ -57,7 +53,7 @@ def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArr
     assert digests_S.dtype == DIGEST and len(digests_S) == len(vectors_SD), (digests_S.dtype, vectors_SD.shape)
     folder.mkdir(parents=True, exist_ok=True)
     vectors_SD = np.ascontiguousarray(vectors_SD, dtype=np.float32)
-    name = _name(digests_S, vectors_SD)
+    name = hashlib.sha256(digests_S.view(np.uint8).data).hexdigest()[:20]
     for ending, array in ((VECTORS, vectors_SD), (TEXTS, digests_S)):
         unfinished = folder / f".{name}{ending}.{os.getpid()}"
         try:
@@ -68,11 +64,6 @@ def write_segment(folder: Path, digests_S: NDArray[np.bytes_], vectors_SD: NDArr
             unfinished.rename(folder / f"{name}{ending}")
         finally:
             unfinished.unlink(missing_ok=True)  # frees the space if the disk was full
-
-
-def _name(digests_S: NDArray[np.bytes_], vectors_SD: NDArray[np.float32]) -> str:
-    texts, vectors = (hashlib.sha256(array.view(np.uint8).data).hexdigest() for array in (digests_S, vectors_SD))
-    return f"{texts[:20]}-{vectors[:32]}"
 
 
 def segments_of(folder: Path) -> list[Path]:
@@ -100,8 +91,7 @@ class Embeddings:
 
     `known` is the number of passages found in the folders. `missing` are the rows [M] of the others, each text once, in
     the order of the passages. `used` are the segments in use, which stay readable if another run removes their files.
-    A damaged segment of the cache is logged and removed. Raises `InputError` for a damaged shard, and for more segments
-    than a process may have open.
+    Raises `InputError` for a damaged segment.
     """
 
     def __init__(self, folders: Iterable[Path], digests_N: NDArray[np.bytes_], width: int) -> None:
@@ -111,6 +101,7 @@ class Embeddings:
         self._files: list[NDArray[np.float32]] = []
         self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
         self._row_N = np.full(len(digests_N), -1, dtype=np.int32)
+        _allow_open_files()
         self.look_in(folders)
 
     def look_in(self, folders: Iterable[Path]) -> None:
@@ -130,26 +121,20 @@ class Embeddings:
 
     def _look_up(self, segment: Path, sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]) -> None:
         """Record the missing texts that a segment holds; `order_M` are the rows of the sorted digests."""
-        allow_open_files(len(self._files) + 1)
         try:
             digests_S, vectors_SD = _open(segment, self.width)
         except FileNotFoundError:
             return  # another run has just removed it to make room
-        except ValueError:
-            _put_away(segment)
-            return
-        used = False
+        except ValueError as error:
+            raise InputError(
+                f"{segment} is damaged ({error}); remove it, or run `{STEP}` for its shard again"
+            ) from None
         for start in range(0, len(digests_S), AT_ONCE):
             row_F, own_F = _rows_of(digests_S[start : start + AT_ONCE], sorted_M, order_M)
             new_F = self._file_N[row_F] < 0
             if not new_F.any():
                 continue
-            if not used:
-                name = segment.name.removesuffix(TEXTS)
-                if NAMED.fullmatch(name) and name != _name(digests_S, vectors_SD):
-                    _put_away(segment)
-                    return
-                used = True
+            if segment not in self.used[-1:]:
                 self._files.append(vectors_SD)
                 self.used.append(segment)
             self._file_N[row_F[new_F]] = len(self._files) - 1
@@ -198,34 +183,11 @@ def _open(segment: Path, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.flo
     return digests_S, vectors_SD
 
 
-def _put_away(segment: Path) -> None:
-    """Remove a damaged segment of the cache, because nobody can do it by hand in a pod.
-
-    Raises `InputError` for a shard, which is an input that this step must not remove.
-    """
-    if not NAMED.fullmatch(segment.name.removesuffix(TEXTS)):
-        raise InputError(f"{segment} is damaged, or its vectors are; run `stillhouse encode` for its shard again")
-    say(f"{segment} is damaged, or its vectors are; it is removed and its passages are encoded again")
-    segment.unlink(missing_ok=True)
-    vectors_of(segment).unlink(missing_ok=True)
-
-
-def allow_open_files(count: int) -> None:
-    """Allow this process to open `count` more files, since every memory map keeps one open.
-
-    Raises `InputError` if the system does not allow that many.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = count + OTHER_FILES
-    if soft == resource.RLIM_INFINITY or needed <= soft:
-        return
-    if hard != resource.RLIM_INFINITY and needed > hard:
-        raise InputError(
-            f"the vectors are in more files than a process may open here ({hard}); raise that limit "
-            "(`ulimit -Hn`), or encode in shards (`stillhouse encode`), each of which is one file"
-        )
-    wanted = 2 * needed
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+def _allow_open_files() -> None:
+    """Allow this process to open as many files as the system permits, since every memory map keeps one open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def touch(segments: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Fuses several scores of a passage: a weighted sum fitted on judged queries, a sum of scaled scores, or ranks alone.
+"""Fuses several scores of a passage: a weighted sum fitted on judged queries, or a sum of scaled scores.
 
 Shape suffixes: Q queries, K candidates of a query, F scores of a candidate (BM25's, the retriever's, …).
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-RANK_CONSTANT = 60
-"""The constant of reciprocal rank fusion (Cormack, Clarke, Büttcher 2009)."""
 RIDGE = 1e-3
 """Adds RIDGE/2 · |w·deviation|² to the loss. It keeps weights finite if the scores separate right from wrong."""
 BLOCK = 512  # queries
@@ -95,12 +93,3 @@ def convex_combination(
     dense_QK = (dense_QK - np.where(np.isfinite(low_Q1), low_Q1, 0.0)) / range_Q1
     fused_QK = share * dense_QK + (1.0 - share) * bm25_QK / np.where(most_Q1 > 0, most_Q1, 1.0)
     return np.where(candidate_QK, fused_QK, 0.0).astype(np.float32)
-
-
-def reciprocal_ranks(ranks_QKF: NDArray[np.integer]) -> NDArray[np.float32]:
-    """Reciprocal rank fusion, float32 [Q, K]: the sum over rankings of 1 / (60 + rank).
-
-    Ranks count from 1; 0 means that a ranking lacks the candidate. This needs no judged queries. If the rankings differ
-    much in quality, the fusion is often worse than the better one.
-    """
-    return np.where(ranks_QKF > 0, 1.0 / (RANK_CONSTANT + np.maximum(ranks_QKF, 1)), 0.0).sum(axis=2).astype(np.float32)

@@ -19,14 +19,14 @@ from stillhouse.core.errors import InputError
 from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.filtered import FilteredBM25, FilteredIndex
-from stillhouse.search.fusion import convex_combination, fit_weights, fuse, reciprocal_ranks
+from stillhouse.search.fusion import convex_combination, fit_weights, fuse
 from stillhouse.search.vector_index import VectorIndex
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.relevance import JudgedQueries  # imports pandas, which would delay an answer
 
 FILE, INDEX = "hybrid.json", "bm25"
-METHODS = ("weights", "convex", "ranks", "dense")
+METHODS = ("weights", "convex", "dense")
 SHARE = 0.7
 """The retriever's weight in a convex combination."""
 PER_SPREAD = 0.3
@@ -40,8 +40,8 @@ class Fusion:
     """How BM25 and the retriever rank together.
 
     `weights`: bm25 · BM25 score + dense · inner product of the vectors. `convex`: the same with scores scaled to
-    [0, 1] per query (`convex_combination`). `ranks`: reciprocal rank fusion. `dense`: the retriever alone. Each
-    ranking supplies its best `depth` passages as candidates.
+    [0, 1] per query (`convex_combination`). `dense`: the retriever alone. Each ranking supplies its best `depth`
+    passages as candidates.
     """
 
     method: str = "dense"
@@ -54,7 +54,7 @@ class Fusion:
             return f"{self.bm25:.3g} · BM25 + {self.dense:.3g} · retriever"
         if self.method == "convex":
             return f"{self.bm25:.3g} · scaled BM25 + {self.dense:.3g} · scaled retriever"
-        return "reciprocal rank fusion" if self.method == "ranks" else "the retriever alone"
+        return "the retriever alone"
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,6 @@ class HybridIndex:
 
 def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
     """The fused score of every candidate, float32 [Q, K]."""
-    if fusion.method == "ranks":
-        return reciprocal_ranks(found.ranks_QKF)
     if fusion.method == "convex":
         bm25_QK, dense_QK = np.moveaxis(found.scores_QKF, 2, 0)
         return convex_combination(bm25_QK, dense_QK, found.rows_QK >= 0, fusion.dense)
@@ -134,14 +132,12 @@ def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
 
 
 def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:
-    """The fusion of a method that needs no judged queries: `ranks`, `convex`, or else `spread`.
+    """The fusion of a method that needs no judged queries: `convex`, or else `spread`.
 
     `spread` is a weighted sum in which BM25 counts `PER_SPREAD` times the spread of the index's products. Unlike
     `convex`, it keeps the size of BM25's scores, which are low where a passage has few of the query's words. An index
     without spread gets `convex`.
     """
-    if method == "ranks":
-        return Fusion("ranks", depth=depth)
     spread = 0.0 if method == "convex" else product_spread(index)
     if spread <= 0:
         return Fusion("convex", 1.0 - SHARE, SHARE, depth)

@@ -24,7 +24,6 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.models.acceleration.memory import release_freed_memory
 from stillhouse.models.acceleration.precision import computed_in
 from stillhouse.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
-from stillhouse.pipeline.steps.adopt_index import adopted_index
 from stillhouse.releases.tags import identity_of
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
@@ -105,7 +104,6 @@ class Release:
             dtype = computed_in(precision, context.torch_device())
             self._passages = open_passage_encoder(self._held["retriever"], self._queries, context, dtype)
             self.index = VectorIndex(self._held["index"])
-            self.adopted = adopted_index(read_manifest(self._held["index"], verify=False))
             check_index(self.index, corpus)
             check_width(self._queries, self.index)
             self.normalize = self._queries.normalize
@@ -269,7 +267,7 @@ class Release:
             "digests": self.digests,
             "passages": len(self.passages),
             "width": self.index.width,
-            "index": {"kind": self.index.kind, "recall@10": self.index.recall(10), "adopted": self.adopted},
+            "index": {"kind": self.index.kind, "recall@10": self.index.recall(10)},
             "ranking": str(self.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,

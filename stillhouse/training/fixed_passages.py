@@ -1,9 +1,7 @@
 """The loss of queries against the fixed passage vectors of an index.
 
 A training step encodes only its queries and computes one matrix product, so all passages of an index, or up to
-`at_once` of them, can be negatives. `query_training` uses this to train a query tower alone. It also ties new queries
-to an older index (backward-compatible training, Shen et al. 2020, "Towards Backward-Compatible Representation
-Learning").
+`at_once` of them, can be negatives. `query_training` uses this to train a query tower alone.
 
 Shape suffixes: B queries, N passages of a step, P pairs of a query and a passage, D width.
 """

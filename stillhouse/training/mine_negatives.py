@@ -41,23 +41,16 @@ Queries are numbered as in `training_queries`, passages by their rows.
 Score = Callable[[NDArray[np.int64], NDArray[np.int32]], NDArray[np.float32]]
 """`score(query_P, row_P)`: float32 [P], higher for a better answer."""
 
-MARGINS = ("none", "absolute", "relative", "both")
 
-
-def limits(
-    kind: str, absolute: float, relative: float, positive_scores_P: NDArray[np.float32], offsets: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def limits(margin: float, positive_scores_P: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
     """The score above which a candidate is taken for a right answer, float32 [Q].
 
-    s is the lowest score of a query's positives, which are `positive_scores_P[offsets[i]:offsets[i + 1]]`. The limit is
-    s - `absolute` for "absolute", s - `relative` * |s| for "relative" (below s for either sign), and the lower of the
-    two for "both".
+    It is s - `margin` * |s| (below s for either sign), where s is the lowest score of a query's positives, which are
+    `positive_scores_P[offsets[i]:offsets[i + 1]]`.
     """
-    assert kind in MARGINS[1:] and np.diff(offsets).all(), "every query has a positive"
+    assert np.diff(offsets).all(), "every query has a positive"
     lowest_Q = np.minimum.reduceat(positive_scores_P, offsets[:-1]) if len(positive_scores_P) else positive_scores_P
-    candidates = {"absolute": lowest_Q - absolute, "relative": lowest_Q - relative * np.abs(lowest_Q)}
-    chosen = [candidates[kind]] if kind in candidates else list(candidates.values())
-    return np.minimum.reduce(chosen).astype(np.float32)
+    return (lowest_Q - margin * np.abs(lowest_Q)).astype(np.float32)
 
 
 def below(score: Score, limits_Q: NDArray[np.float32]) -> Accept:
@@ -178,27 +171,24 @@ def ranked(
     asked: MiningQueries,
     search: Search,
     depth: int,
-    range_min: int = 0,
     limits_Q: NDArray[np.float32] | None = None,
     range_max: int | None = None,
 ) -> tuple[Rows, int]:
     """The best `depth` wrong passages of every query by a search, and how many scored above the limits.
 
-    The best `range_min` wrong passages are left out first, then those that score above `limits_Q`. The search goes
-    deeper by the number of right answers, which are removed afterwards, and to twice `depth` if limits or answers in
-    the text leave out an unknown number. If only some passages may be negatives, it goes twice as deep as needed on
-    average. `range_max` sets the search depth instead.
+    Those that score above `limits_Q` are left out. The search goes deeper by the number of right answers, which are
+    removed afterwards, and to twice `depth` if limits or answers in the text leave out an unknown number. If only some
+    passages may be negatives, it goes twice as deep as needed on average. `range_max` sets the search depth instead.
     """
     rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
     above = 0
-    wanted = range_min + (2 * depth if limits_Q is not None or asked.looks_for_answers else depth)
+    wanted = 2 * depth if limits_Q is not None or asked.looks_for_answers else depth
     for queries_B, pool in asked.pools():
         whole = pool.size == asked.passages
         needed = wanted if whole else 2 * math.ceil(wanted * asked.passages / max(1, pool.size))
         deep = min(asked.passages, range_max or asked.most_answers + needed)
         rows_BK, scores_BK = search(queries_B, deep)
         keep_BK = asked.may_be_negative(queries_B, rows_BK)
-        keep_BK &= np.cumsum(keep_BK, axis=1) > range_min
         if limits_Q is not None:
             above_BK = scores_BK > limits_Q[queries_B][:, None]
             above += int((keep_BK & above_BK).sum())

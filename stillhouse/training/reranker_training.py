@@ -1,4 +1,4 @@
-"""Training the cross-encoder with the listwise loss (SimLM eq. 4) or with the binary cross-entropy of each pair.
+"""Training the cross-encoder with the listwise loss (SimLM eq. 4).
 
 Shape suffixes: B queries, K candidates of a query, column 0 its positive.
 """
@@ -24,13 +24,10 @@ from stillhouse.models.pair_texts import PairTexts
 from stillhouse.training.dev_ranking import DevCandidates, score_by_reranker
 from stillhouse.training.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.training.groups import GroupSampler
-from stillhouse.training.losses import binary_cross_entropy, listwise_loss
+from stillhouse.training.losses import listwise_loss
 from stillhouse.training.measurements import READS_OF_TRAINING
 from stillhouse.training.negatives import Negatives
 from stillhouse.training.settings import RerankerConfig
-
-LOSSES = {"listwise": listwise_loss, "bce": binary_cross_entropy}
-"""The losses of a query's scores by their names in settings."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +52,12 @@ class RerankerLoss:
         samplers: Mapping[str, GroupSampler],
         device: torch.device,
         mini_batch_size: int | None = None,
-        loss: str = "listwise",
     ) -> None:
         self._model = model
         self._texts = texts
         self._samplers = samplers
         self._device = device
         self._pairs_at_once = mini_batch_size
-        self._of_scores = LOSSES[loss]
 
     def draw(self, split: str, examples_B: np.ndarray, times_B: np.ndarray) -> DrawnPairs:
         """The pairs of the examples, tokenized."""
@@ -81,7 +76,7 @@ class RerankerLoss:
             pairs = drawn.pairs.batch(drawn.number_BK[part][known_BK], self._device)
             known_BK = on_device(known_BK, self._device)
             scores_BK = torch.zeros(known_BK.shape, device=self._device).masked_scatter(known_BK, self._model(*pairs))
-            yield self._of_scores(scores_BK, known_BK) * (len(part) / queries)
+            yield listwise_loss(scores_BK, known_BK) * (len(part) / queries)
 
 
 def fit_reranker(
@@ -94,7 +89,7 @@ def fit_reranker(
     """
     texts, count = open_passage_texts(corpus, context.work), config.negatives_per_query
     samplers = open_samplers(corpus, negatives, count, config.negatives_depth, config.seed, context)
-    loss = RerankerLoss(model, texts, samplers, context.torch_device(), config.mini_batch_size, config.loss)
+    loss = RerankerLoss(model, texts, samplers, context.torch_device(), config.mini_batch_size)
 
     def score(candidates: DevCandidates) -> NDArray[np.float32]:
         return score_by_reranker(model, candidates, texts, context)

@@ -1,13 +1,11 @@
 """Training a bi-encoder with the contrastive loss, or with SimLM eq. 5 if there is a teacher.
 
-With an older index, the queries are also ranked among its fixed vectors (`fixed_passages`).
-
 Shape suffixes: B queries, K candidates of a query, M passages of the batch, N texts of both kinds, D width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,23 +23,13 @@ from stillhouse.models.acceleration.on_device import on_device
 from stillhouse.models.acceleration.unpadded import leaves_padding_out
 from stillhouse.models.encoder import BiEncoder, EncoderTexts
 from stillhouse.models.pooling import normalized
-from stillhouse.search.dense import check_index
-from stillhouse.search.vector_index import VectorIndex
 from stillhouse.training.dev_ranking import DevCandidates, score_by_retriever
-from stillhouse.training.fixed_passages import (
-    AT_ONCE,
-    FixedPassages,
-    Targets,
-    cut_to_index,
-    fixed_passages_loss,
-)
 from stillhouse.training.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.training.groups import GroupSampler
 from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
 from stillhouse.training.losses import Loss, LossBatch, retriever_loss
 from stillhouse.training.low_rank import checkpointed, low_rank
 from stillhouse.training.measurements import READS_OF_TRAINING
-from stillhouse.training.memory import expected_memory
 from stillhouse.training.negatives import Negatives
 from stillhouse.training.settings import RetrieverConfig
 from stillhouse.training.teacher import Teacher, TeacherScores
@@ -52,8 +40,7 @@ class DrawnGroups:
     """Groups of a step with tokenized texts, and the other inputs of the loss.
 
     `places_BK` are the candidates' places among the batch's distinct passages. `negative_BM` says which passages are
-    negatives of a query. `teacher_BK` holds the candidates' scores and whether each is known. `old` are the passages
-    of an older index that the queries are ranked among.
+    negatives of a query. `teacher_BK` holds the candidates' scores and whether each is known.
     """
 
     queries: EncoderTexts
@@ -61,7 +48,6 @@ class DrawnGroups:
     places_BK: np.ndarray
     negative_BM: np.ndarray
     teacher_BK: tuple[np.ndarray, np.ndarray] | None
-    old: Targets | None = None
 
 
 class RetrieverLoss:
@@ -79,14 +65,12 @@ class RetrieverLoss:
         teacher: Teacher | None,
         config: RetrieverConfig,
         device: torch.device,
-        old: FixedPassages | None = None,
         loss: Loss | None = None,
     ) -> None:
         self._of_batch = loss or partial(
             retriever_loss, temperature=config.temperature, alpha=config.alpha, form=config.contrastive
         )
         self._encoder = encoder
-        self._old = old
         self._texts = texts
         self._sampler = sampler
         self._teacher = TeacherScores(teacher, sampler) if teacher else None
@@ -96,9 +80,7 @@ class RetrieverLoss:
         self._unpadded = leaves_padding_out(encoder, config.padding, device)
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
-        """The groups of some examples, which were seen `times_B` times before. Drawing does not need the model.
-
-        The sample of a large index depends on the examples and times alone."""
+        """The groups of some examples, which were seen `times_B` times before. Drawing does not need the model."""
         groups = self._sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
@@ -109,7 +91,6 @@ class RetrieverLoss:
             places_BK,
             ~self._sampler.relevant(groups.examples_B, rows_M),
             self._teacher.of(groups) if self._teacher else None,
-            self._old.targets(examples_B, _step_of(examples_B, times_B), rows_M) if self._old else None,
         )
 
     def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
@@ -136,8 +117,7 @@ class RetrieverLoss:
             return value
 
         def loss(vectors_ND: Tensor) -> Tensor:
-            own = self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
-            return own if drawn.old is None else own + self._compatibility(vectors_ND[:count], drawn.old)
+            return self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
 
         kinds = [BatchTexts(texts.lengths(), partial(self._encode, texts)) for texts in (drawn.queries, drawn.passages)]
         parts = make_parts(
@@ -159,19 +139,8 @@ class RetrieverLoss:
             losses.append(loss(*map(normalized, cut)) if self._encoder.settings.normalize else loss(*cut))
         return torch.stack(losses).mean() if self._widths else losses[0]
 
-    def _compatibility(self, queries_BD: Tensor, old: Targets) -> Tensor:
-        """The weighted loss of the queries against the vectors of an older index, which get no gradient."""
-        queries_BD = cut_to_index(queries_BD, old.vectors_ND.shape[1], self._encoder.settings.normalize)
-        scores_BN = queries_BD @ old.vectors_ND.T / self._config.temperature
-        return self._config.compatibility_weight * fixed_passages_loss(scores_BN, old.right, old.never_negative)
-
     def _tensor(self, array: np.ndarray) -> Tensor:
         return on_device(array, self._device)
-
-
-def _step_of(examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> int:
-    """A number for a batch, which seeds its sample of an index."""
-    return int(np.random.default_rng([*examples_B.tolist(), *times_B.tolist()]).integers(2**31))
 
 
 def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
@@ -180,21 +149,6 @@ def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
     if widths and widths[-1] > width:
         raise InputError(f"matryoshka_dims {list(widths)}: the encoder's vectors have only width {width}")
     return tuple(narrow for narrow in widths if narrow < width)
-
-
-def _old(
-    index: VectorIndex | None, corpus: Corpus, sampler: GroupSampler, config: RetrieverConfig, device: torch.device
-) -> FixedPassages | None:
-    """The fixed passages for the compatibility loss of a split, or None if that loss is off."""
-    if not config.compatibility_weight:
-        return None
-    if index is None:
-        raise InputError(
-            "compatibility_weight needs the index that the new queries should work with: give "
-            "--old-index, or set it to 0"
-        )
-    check_index(index, corpus)
-    return FixedPassages(index, corpus, list(sampler.query_ids), AT_ONCE, config.seed, device)
 
 
 def fit_retriever(
@@ -206,13 +160,12 @@ def fit_retriever(
     negatives_per_query: int,
     negatives_depth: int,
     context: Context,
-    old_index: VectorIndex | None = None,
     loss: Loss | None = None,
 ) -> list[CurveRow]:
     """Train `encoder` in place on the train queries and return its curves; dev queries choose the step to keep.
 
-    `config.compatibility_weight` ties the queries to `old_index`. `loss` replaces the losses of `config`. Raises
-    `InputError` for a split without queries, for batches of a single passage, and for an index of other passages.
+    `loss` replaces the losses of `config`. Raises `InputError` for a split without queries, and for batches of a single
+    passage.
     """
     texts = open_passage_texts(corpus, context.work)
     samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
@@ -225,14 +178,9 @@ def fit_retriever(
     device = context.torch_device()
     with low_rank(encoder, config.lora_rank, config.frozen_weights):
         losses = {
-            split: RetrieverLoss(
-                encoder, texts, sampler, teacher, config, device, _old(old_index, corpus, sampler, config, device), loss
-            )
+            split: RetrieverLoss(encoder, texts, sampler, teacher, config, device, loss)
             for split, sampler in samplers.items()
         }
-        first = np.arange(min(config.batch_size, len(train)))
-        drawn = losses["train"].draw(first, np.zeros_like(first))
-        context.log(_told(expected_memory(encoder, drawn.queries, drawn.passages, config, device)))
 
         def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
             return losses[split].draw(examples_B, times_B)
@@ -247,8 +195,3 @@ def fit_retriever(
         reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
         with checkpointed(encoder, config.gradient_checkpointing):
             return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)
-
-
-def _told(memory: Mapping[str, int]) -> str:
-    parts = ", ".join(f"{what} {size / 2**30:.2f}" for what, size in memory.items())
-    return f"training takes about {sum(memory.values()) / 2**30:.1f} GiB beside the libraries: {parts}"

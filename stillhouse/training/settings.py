@@ -180,12 +180,6 @@ class RerankerConfig(GroupTrainingConfig):
     """How a query's candidates are drawn for a cross-encoder, and compared."""
 
     metric_for_best_model: str = best_model_setting("rr10")
-    loss: str = setting(
-        "listwise",
-        "listwise = the positive among its query's candidates (SimLM eq. 4); bce = binary cross-entropy of each pair, "
-        "with a positive weighted by the number of its query's negatives",
-        choices=("listwise", "bce"),
-    )
     learning_rate: float = setting(3e-5, "peak learning rate of AdamW", minimum=0)
     negatives_per_query: int = setting(63, "negatives to train on per query and epoch", minimum=1)
     negatives_depth: int = setting(200, "draw negatives from this many of the highest-ranked ones", minimum=1)
@@ -207,12 +201,6 @@ class RetrieverConfig(GroupTrainingConfig):
         "what negatives are compared with: simlm = the query and its positive (SimLM eq. 3); simlm_code = as in the "
         "code of SimLM, also the batch's queries and positives; plain = the query alone (CDMAE eq. 10)",
         choices=tuple(FORMS),
-    )
-    compatibility_weight: float = setting(
-        0.0,
-        "only with an old index: weight of the queries' loss against its vectors, so that new queries can search it "
-        "(backward-compatible training, Shen et al. 2020); 0 = off",
-        minimum=0,
     )
     matryoshka_dims: tuple[int, ...] | None = setting(
         None,

@@ -21,7 +21,7 @@ TREE = {
         b'```\n# not a heading\n\nx = 1\n```\n\n### Milk ###\nSee [tea](tea.md) and [shrub](plants/shrub.md "again").\n'
     ),
     "articles/plants/shrub.md": b"A shrub is small.\n\n[Up](../tea.md), [away](https://example.org/a.md), [gone](x.md)",
-    "articles/water.txt": b"# Water\nWater is wet.\nBad \xff line.\nIt boils.\n",
+    "articles/water.txt": b"# Water\nWater is wet.\nIt boils.\n",
     "articles/empty.md": b"# Nothing here\n",
     "articles/two words.md": b"Named with a space.\n",
     "articles/.hidden/secret.md": b"Unseen.\n",
@@ -49,7 +49,6 @@ def test_a_tree_becomes_passages_links_and_labels(tmp_path: Path) -> None:
     assert corpus.split_of == {"q1": "test"}
     assert {(row.kind, row.id, row.reason, row.where) for row in corpus.rejected} == {
         ("passage", "empty", "article without a paragraph", "articles/empty.md:1"),
-        ("line", "", "not UTF-8", "articles/water.txt:3"),
         ("link", "plants/shrub", "points to no article", "articles/plants/shrub.md:3"),
     }
     assert ("tea#4", "articles/tea.md:19") in {(row.id, row.where) for row in source.rows() if isinstance(row, Passage)}

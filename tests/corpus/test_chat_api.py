@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import email.utils
-import errno
 import json
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
-from urllib.error import URLError
 
 import pytest
 from chat_server import Answer, completion, serving
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus import chat_api
-from stillhouse.corpus.chat_api import KEY, BrokenAnswer, ChatServer, Reply, checked_address, seconds_of
+from stillhouse.corpus.chat_api import KEY, BrokenAnswer, ChatServer, Reply, checked_address
 
 REQUEST = {"model": "stand-in", "messages": [{"role": "user", "content": "why?"}], "seed": 7}
 SECRET = "sk-abcdefghijklmnop"
@@ -53,7 +48,6 @@ PASSING = {
     "server error": Answer("oops", 500),
     "gateway": Answer("<html>Bad gateway</html>", 502),
     "hang": Answer("", waits=1.0),
-    "drip": Answer(completion("why salt?").body, drips=True),
     "page": Answer("<!DOCTYPE html><html><body>Log in</body></html>"),
     "half a JSON": Answer('{"choices": [{"message": {"content": "why'),
     "no choices": Answer('{"choices": []}'),
@@ -62,7 +56,6 @@ PASSING = {
     "empty": completion("  \n"),
     "parts": completion([{"type": "text", "text": "why?"}]),
     "useless": completion("I am sorry."),
-    "huge": completion("why? " * chat_api.MOST_BYTES),
     "deep": Answer("[" * 100_000),
     "no UTF-8": Answer(b"\xff\xfe"),
     "fewer bytes than said": Answer("{", headers={"Transfer-Encoding": "chunked"}),
@@ -72,7 +65,7 @@ PASSING = {
 @pytest.mark.parametrize("case", PASSING)
 def test_transient_errors_are_retried(case: str) -> None:
     with serving(one_after_the_other(PASSING[case], GOOD)) as server:
-        assert ask(server.address, timeout_s=0.3 if case in ("hang", "drip") else 5.0) == "why salt?"
+        assert ask(server.address, timeout_s=0.3 if case == "hang" else 5.0) == "why salt?"
         assert [request["seed"] for request in server.requests] == [7, 8], "another seed, another answer"
 
 
@@ -80,43 +73,16 @@ def test_transient_errors_are_retried(case: str) -> None:
 def test_persistent_errors_exhaust_the_tries(case: str) -> None:
     with serving(lambda request: PASSING[case]) as server:
         with pytest.raises(BrokenAnswer):
-            ask(server.address, tries=2, timeout_s=0.3 if case in ("hang", "drip") else 5.0)
+            ask(server.address, tries=2, timeout_s=0.3 if case == "hang" else 5.0)
         assert len(server.requests) == 2
 
 
-def test_a_slowly_sent_header_times_out() -> None:
-    """Each byte arrives before the timeout, but the whole answer does not."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(BrokenAnswer, match=r"no answer in 0\.5 s"):
-        started = time.monotonic()
-
-        def drip() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
-                while time.monotonic() < started + 3:
-                    connection.sendall(b"x")
-                    time.sleep(0.1)
-
-        threading.Thread(target=drip, daemon=True).start()
-        try:
-            ask(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", tries=1, timeout_s=0.5)
-        finally:
-            assert time.monotonic() - started < 2
-
-
 def test_retry_after_is_respected() -> None:
-    limit = Answer("{}", 429, {"Retry-After": "0.6"})
+    limit = Answer("{}", 429, {"Retry-After": "1"})
     with serving(one_after_the_other(limit, GOOD)) as server:
         assert ask(server.address) == "why salt?"
         first, second = server.times
-        assert second - first >= 0.6
-
-
-def test_every_form_of_retry_after_is_understood() -> None:
-    in_a_minute = email.utils.formatdate(time.time() + 60, usegmt=True)
-    assert 58 < (seconds_of(in_a_minute) or 0) <= 61
-    assert [seconds_of(text) for text in ("2", "0.5", "-3", "Wed, 21 Oct 2015 07:28:00 GMT")] == [2.0, 0.5, 0.0, 0.0]
-    assert [seconds_of(text) for text in ("", "soon", "nan", "inf", "Wed, 99 Oct")] == [None] * 5
+        assert second - first >= 1
 
 
 FATAL = {
@@ -206,24 +172,3 @@ def test_an_address_with_a_secret_is_refused_without_showing_it(address: str) ->
     with pytest.raises(InputError, match=r"put the key into \$STILLHOUSE_CHAT_KEY") as refused:
         checked_address(address)
     assert "abc" not in str(refused.value) and "pass@" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        URLError(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")),
-        URLError(OSError(errno.ENETUNREACH, "Network is unreachable")),
-        OSError(errno.EHOSTUNREACH, "No route to host"),
-    ],
-)
-def test_a_short_network_outage_is_survived(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    post, errors = ChatServer._post, [error]
-
-    def fail_once(self: ChatServer, data: bytes) -> Any:
-        if errors:
-            raise errors.pop()
-        return post(self, data)
-
-    monkeypatch.setattr(ChatServer, "_post", fail_once)
-    with serving(lambda request: GOOD) as server:
-        assert ask(server.address) == "why salt?" and not errors

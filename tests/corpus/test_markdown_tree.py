@@ -157,9 +157,6 @@ def test_passages_hold_the_text_without_markup(text: str, said: list[str], tmp_p
     assert not [row for row in rows if isinstance(row, Link)]
 
 
-LATIN = "caf\u00e9 and more".encode("latin-1")
-
-
 @pytest.mark.parametrize("suffix", ["md", "txt"])
 @pytest.mark.parametrize(
     ("data", "texts", "rejected"),
@@ -170,7 +167,7 @@ LATIN = "caf\u00e9 and more".encode("latin-1")
         ("# A\n\ntea".encode("utf-16-le"), [], [("passage", "a", "holds NUL", 1)]),
         (b"\xff\xfet\x00e", [], [("passage", "a", "not UTF-16-LE", 1)]),
         (b"tea\x00", [], [("passage", "a", "holds NUL", 1)]),
-        (b"one\n\n" + LATIN + b"\nmore\n\nlast", ["one", "more", "last"], [("line", "", "not UTF-8", 3)]),
+        (b"one\n\ncaf\xe9", [], [("passage", "a", "not UTF-8", 1)]),
         (b"one\rtwo\r\n\r\nthree", ["one two", "three"], []),
     ],
 )
@@ -183,31 +180,6 @@ def test_encodings(
     assert len(found) == len(rejected)
     for row, (kind, id, reason, line) in zip(found, rejected):
         assert (row.kind, row.id, row.where) == (kind, id, f"a.{suffix}:{line}") and row.reason.startswith(reason)
-
-
-def test_lines_are_counted_as_in_the_file(tmp_path: Path) -> None:
-    lines = [
-        b"---",
-        b"title: t",
-        b"---",
-        LATIN,
-        b"one",
-        b"",
-        LATIN,
-        LATIN,
-        b"",
-        b"two",
-        LATIN,
-        b"still two",
-        b"",
-        b"six",
-    ]
-    rows = rows_of(tmp_path, b"\n".join(lines))
-    assert [(row.text, row.where) for row in rows if isinstance(row, Passage)] == [
-        ("one", "a.md:5"),
-        ("two still two", "a.md:10"),
-        ("six", "a.md:14"),
-    ]
 
 
 SENTENCE = "The {} article says a long enough sentence about its passage number {}."

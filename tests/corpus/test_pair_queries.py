@@ -165,12 +165,6 @@ def test_without_neighbours_a_sentence_asks_for_its_own_passage() -> None:
     assert all(query.taken_from == query.positive for query in made.queries)
 
 
-def test_own_passage_makes_every_sentence_ask_for_its_own() -> None:
-    made = make_pair_queries(taken_of(SMALL), [], replace(CHOICES, tasks=("ict",), own_passage=True, per_article=30))
-    found = {(query.taken_from, query.positive) for query in made.queries}
-    assert found == {(name, name) for name in taken_of(SMALL).column("passage_id").to_pylist()}
-
-
 def test_a_labelled_text_is_not_made_again() -> None:
     taken = [said("ant", 0, 0).upper(), said("bee", 1, 1)]
     made = make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, per_article=30), taken)

@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources import parquet_rows, tables
+from stillhouse.corpus.sources import parquet_rows
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.lines import TOO_LONG
 from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
-from stillhouse.corpus.sources.rows import Passage, Rejected
+from stillhouse.corpus.sources.rows import Rejected
 
 ROWS, LONG = 600, 1_000_000
 MOST = 350_000_000
@@ -86,28 +85,6 @@ def test_every_row_is_read_in_small_batches(
     with open_parquet(path) as opened:
         batches = list(read_batches(opened, path, columns))
     assert [row for batch in batches for row in batch.to_pylist()] == table.select(columns).to_pylist()
-    assert all(batch.nbytes <= at_once or len(batch) == 1 for batch in batches)
-
-
-def long_row(path: Path, table: str, id: str, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    monkeypatch.setattr(tables, "LONGEST", 1 << 16)
-    monkeypatch.setattr(parquet_rows, "AT_ONCE", 1 << 14)
-    first = {"passages": "id", "queries": "id"}[table]
-    pq.write_table(pa.table({first: ["a", id, "c"], "text": ["one", text, "two"]}), path / f"{table}.parquet")
-    return list(open_source(str(path), "tables").rows())
-
-
-def test_a_long_value_is_rejected_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "\u00e9" * (1 << 15)
-    for id, shown in (("b", "b"), ("b" * 70_000, "b" * 200)):
-        first, rejected, last = long_row(tmp_path, "passages", id, text, monkeypatch)
-        assert isinstance(first, Passage) and isinstance(last, Passage) and (first.id, last.id) == ("a", "c")
-        assert isinstance(rejected, Rejected)
-        assert rejected[:4] == ("passage", shown, TOO_LONG, "passages.parquet:2")
-        assert len(rejected.content) <= 200 and "\u00e9\u00e9" in rejected.content + text * (id != "b")
-    assert len(long_row(tmp_path, "passages", "b", text[:-20], monkeypatch)[1].text) == len(text) - 20
-    [rejected] = [row for row in long_row(tmp_path, "queries", "b", text, monkeypatch) if isinstance(row, Rejected)]
-    assert rejected[:4] == ("query", "b", TOO_LONG, "queries.parquet:2")
 
 
 @pytest.mark.parametrize("column", ["text", "title"])

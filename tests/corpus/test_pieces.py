@@ -108,11 +108,11 @@ def test_processes_give_the_same_pieces_and_their_kinds(tmp_path: Path, tiny_mod
 
 
 @pytest.mark.parametrize(
-    ("labels", "answer", "passages"),
-    [("all", "", ["d#1", "d#2", "d#3"]), ("best", "", ["d#2"]), ("best", "tree", ["d#3"]), ("best", "none", ["d#2"])],
+    ("answer", "passages"),
+    [("", ["d#2"]), ("tree", ["d#3"]), ("none", ["d#2"])],
 )
 def test_a_qrel_of_a_document_is_one_of_its_passages(
-    labels: str, answer: str, passages: list[str], tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+    answer: str, passages: list[str], tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     texts = ["bird " * 12, "fish swims " * 12, "tree " * 12]
     tables: dict[str, dict[str, list[Any]]] = {
@@ -123,7 +123,7 @@ def test_a_qrel_of_a_document_is_one_of_its_passages(
     }
     for name, columns in tables.items():
         pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
-    settings = {"source": str(tmp_path), "queries": "source", "split_tokens": 40, "document_labels": labels}
+    settings = {"source": str(tmp_path), "queries": "source", "split_tokens": 40}
     corpus = Corpus.open(run_step("ingest", {}, **settings)["corpus"])
     expected = [*(["q1", id] for id in passages), ["q2", "e"]]
     assert corpus.qrels[["query_id", "passage_id"]].to_numpy().tolist() == expected

@@ -203,19 +203,6 @@ def test_dpr(packed: bool, write: Write, read: Read) -> None:
     }
 
 
-@pytest.mark.parametrize(("positives", "found"), [("all", ["1", "2"]), ("first", ["1"])])
-def test_dpr_positives(positives: str, found: list[str], write: Write, read: Read) -> None:
-    files = {name: DPR[name] for name in ("psgs_w100.tsv", "biencoder-nq-train.json")}
-    corpus = read(write(files), dpr_positives=positives)
-    assert [row.passage_id for row, _ in corpus.qrels if row.query_id.endswith("-0")] == found
-
-
-def test_the_kind_of_answers_may_be_set(write: Write, read: Read) -> None:
-    folder = write(DPR)
-    assert {kind for _, _, kind in read(folder, answer_kind="regex").answers} == {"regex"}
-    assert {kind for _, _, kind in read(folder, answer_kind="text").answers} == {"text"}
-
-
 UNANSWERED = ("query", "no relevant passage")
 FOLLOWING = {"empty answer": [UNANSWERED], "empty query": [("answer", "points to no query")]}
 """What is rejected in addition, because it depends on the rejected part of its row."""

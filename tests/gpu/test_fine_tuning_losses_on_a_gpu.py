@@ -78,7 +78,6 @@ def test_cached_gradients_have_the_same_dropout_in_both_encodings(folder: Path, 
 
 LOSSES: Mapping[str, Mapping[str, Any]] = {
     "listwise": {},
-    "bce": {"name": "bce"},
     "in parts": {"mini_batch_size": 6},
     "cosine": {"pooling": "cosine"},
 }

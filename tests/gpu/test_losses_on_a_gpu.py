@@ -22,7 +22,7 @@ from stillhouse.models.acceleration.precision import autocast
 from stillhouse.models.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch, Corruptor
 from stillhouse.pretraining.generator import Generator
-from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
+from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import TABLE
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.task import open_pairs
@@ -56,7 +56,7 @@ def of_pretraining(name: str, device: torch.device) -> tuple[tuple[nn.Module, An
     learns = row.generator != "frozen"
     generator = Generator.of(tiny_bert(1), SPECIALS, CPU, learns) if row.needs_generator else None
     learner = generator.model if generator and learns else None
-    module = BottleneckPretraining(tiny_bert(), row, "cls", options=LossOptions(), generator=learner)
+    module = BottleneckPretraining(tiny_bert(), row, "cls", generator=learner)
     corruptor = Corruptor(cache, VOCABULARY, row, config, CPU, generator)
     batch, twin = corruptor(rows, rng), copy.deepcopy(module).to(device)
     there = moved(batch, device)

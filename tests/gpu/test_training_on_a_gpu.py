@@ -79,7 +79,7 @@ def pretrained(
     module = BottleneckPretraining(tiny_bert(2, dropout), row, "cls", generator=learner)
     start = parameters_of(module)
     make = Corruptor(varied_passages(TRAINED + HELD_OUT, 60), VOCABULARY, row, config, place, generator)
-    loss = BottleneckLoss(module, make, config, np.arange(TRAINED, TRAINED + HELD_OUT), STEPS)
+    loss = BottleneckLoss(module, make, config, np.arange(TRAINED, TRAINED + HELD_OUT))
     batch = epoch_batches(TRAINED, config.batch_size, config.seed)
 
     def losses(step: int) -> Iterable[Tensor]:

@@ -67,7 +67,7 @@ def test_forecast_queries_equal_those_of_ingest(
     run_step: Callable[..., dict[str, Path]],
 ) -> None:
     corpus = source(tmp_path / "corpus", train, dev)
-    own = {"source": str(corpus), "max_train_queries": most, "max_dev_queries": most, "mixed_pairs": 1.0}
+    own = {"source": str(corpus), "max_train_queries": most, "max_dev_queries": most}
     own |= {"splits": splits}
     settings = configs(with_sections(LABELLED, {"ingest": own}), "recipe")
     made = run_step("ingest", {}, **own)["corpus"]

@@ -97,17 +97,6 @@ def pickled(folder: Path, tiny: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
 
 
-def of_another_program(name: str) -> Make:
-    """A model whose weights are in a file of this name alone."""
-
-    def make(folder: Path, tiny: Path) -> None:
-        only(config={"model_type": "bert"})(folder, tiny)
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(b"weights")
-
-    return make
-
-
 def gguf(folder: Path, tiny: Path) -> None:
     folder.write_bytes(b"GGUF")
 
@@ -127,8 +116,6 @@ BAD: dict[str, tuple[Make, str]] = {
     "a long cross-encoder": (with_modules("CrossEncoder", "Transformer", "Pooling", "Dense"), "cross-encoder of"),
     "a pickle": (pickled, "pickle"),
     "nothing": (only(), "has no config.json"),
-    "ONNX": (of_another_program("onnx/model.onnx"), "for ONNX alone"),
-    "GGUF": (of_another_program("model.Q4.gguf"), "GGUF"),
     "a file": (gguf, "is a file"),
 }
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from stillhouse.pretraining.corruption import (
     hidden_from,
-    hidden_from_pool,
     importance_mask,
     nested_mask,
     replace_80_10_10,
@@ -146,29 +145,17 @@ def test_replacement_has_the_stated_shares_and_touches_nothing_else() -> None:
     assert set(np.unique(replaced)) <= {4, *range(10, 1000)}
 
 
-@pytest.mark.parametrize("pool", [0, 16])
-def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own(pool: int) -> None:
-    """The number of hidden tokens of all passages is within five standard deviations of its expectation.
-
-    Without a pool, each pair is hidden independently with the rate, so the number is binomial. Each mask of a pool
-    hides k = round(n * rate) of a passage's n tokens. A position's own token does not count, so the others are hidden
-    with k / n, and only n draws of 0 or 1 vary.
-    """
+def test_hidden_tokens_have_the_stated_rate_and_never_spare_a_positions_own() -> None:
+    """Each pair is hidden independently, so the number is binomial: within five deviations of its expectation."""
     rng = np.random.default_rng(0)
     eligible, _ = passages(2, rows=40, length=50)
     rate = 0.4
-    if pool:
-        repeated = np.repeat(eligible, pool, axis=0)
-        hidden = hidden_from_pool(eligible, pool, lambda: token_mask(repeated, rate, rng), rng)
-    else:
-        hidden = hidden_from(eligible, rate, rng)
+    hidden = hidden_from(eligible, rate, rng)
     assert hidden.shape == (40, 50, 50)
     own = np.eye(50, dtype=bool)[None]
     assert hidden[np.broadcast_to(own, hidden.shape)].all()
     others = ~own & eligible[:, None, :]
     assert not hidden[~own & ~eligible[:, None, :]].any(), "special tokens are seen from everywhere"
-    tokens = eligible.sum(1)
-    pairs = 49 * tokens
-    share = np.maximum(1, np.rint(tokens * rate)) / tokens if pool else np.full(40, rate)
-    deviation = np.sqrt(((tokens if pool else pairs) * share * (1 - share)).sum())
-    assert (hidden & others).sum() == pytest.approx((pairs * share).sum(), abs=5 * deviation)
+    pairs = 49 * eligible.sum()
+    deviation = np.sqrt(pairs * rate * (1 - rate))
+    assert (hidden & others).sum() == pytest.approx(pairs * rate, abs=5 * deviation)

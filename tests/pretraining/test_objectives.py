@@ -15,7 +15,7 @@ from transformers import BertForMaskedLM, ModernBertConfig, ModernBertForMaskedL
 
 from stillhouse.models.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch
-from stillhouse.pretraining.model import BottleneckPretraining, LossOptions
+from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import TABLE, Objective, find_objective
 
 CLS, SEP, PAD = 2, 3, 0
@@ -260,42 +260,10 @@ def test_the_causal_decoder_sees_no_later_token() -> None:
     assert changed.tolist() == [False, False, False, True, True, True, True]  # positions 1..7: from 4 on
 
 
-def test_the_mean_over_all_positions_of_the_batch() -> None:
-    """As in SimLM's code on one GPU, the 10 tokens of three passages weigh the same; in eq. 2 the passages do."""
-    objective = find_objective("simlm")
-    training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(loss_mean="token")).double()
-    batch, slow = batch_of(objective), SlowBert(training.model)
-    total, count = torch.zeros((), dtype=torch.float64), 0
-    for row, size in enumerate(batch.attention_BL.sum(1).tolist()):
-        states = slow.hidden_states(batch.encoder.ids_BL[row, :size])[-1]
-        log_p = slow.log_probabilities(states)
-        for i in range(1, size - 1):
-            total, count = total - log_p[i, batch.ids_BL[row, i]], count + 1
-    torch.testing.assert_close(training.parts(batch)["encoder"], total / count, rtol=0, atol=1e-5)
-
-
-def test_the_bag_of_words_through_the_whole_head() -> None:
-    """The authors' code of BoW uses the language-model head where eq. 11 uses the word embeddings."""
-    objective = find_objective("bow")
-    training = BottleneckPretraining(tiny_model(), objective, "cls", options=LossOptions(bag_logits="head")).double()
-    batch, slow = batch_of(objective), SlowBert(training.model)
-    total = torch.zeros((), dtype=torch.float64)
-    for row, size in enumerate(batch.attention_BL.sum(1).tolist()):
-        states = slow.hidden_states(batch.encoder.ids_BL[row, :size])[-1]
-        log_q = slow.log_probabilities(states[:1])[0]
-        bag = sorted({int(token) for token in batch.ids_BL[row, 1 : size - 1]})
-        total = total - sum(log_q[token] for token in bag) / len(bag)
-    torch.testing.assert_close(training.parts(batch)["bag_of_words"], total / 3, rtol=0, atol=1e-5)
-    loss, half = training(batch), training(batch, bag_weight=0.5)
-    torch.testing.assert_close(loss - half, total / 6, rtol=0, atol=1e-5)
-
-
 def test_a_generator_that_learns_adds_its_weighted_loss_and_its_parameters() -> None:
     objective = find_objective("simlm_joint")
     generator = tiny_model(1)
-    training = BottleneckPretraining(
-        tiny_model(), objective, "cls", options=LossOptions(generator_weight=0.2), generator=generator
-    ).train()
+    training = BottleneckPretraining(tiny_model(), objective, "cls", generator=generator, generator_weight=0.2).train()
     assert not generator.training, "it samples without dropout"
     batch = dataclasses.replace(batch_of(objective), generator_loss=torch.tensor(3.0, dtype=torch.float64))
     torch.testing.assert_close(training.parts(batch)["generator"], torch.tensor(0.6, dtype=torch.float64))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,14 @@ from slow_counts import Passages, flat, slow_counts
 
 from stillhouse.pretraining.ngram_merge import Memory
 from stillhouse.pretraining.ngrams import count_ngrams
-from stillhouse.pretraining.pmi import Scoring, pmi, score_tokens
+from stillhouse.pretraining.pmi import pmi, score_tokens
 
 
-def score(passages: Passages, longest: int, scoring: Scoring, folder: Path) -> np.ndarray:
+def score(passages: Passages, longest: int, folder: Path, min_count: int = 1) -> np.ndarray:
     ids, offsets = flat(passages)
     memory = Memory(1 << 12)
     into = np.full(len(ids), np.nan, dtype=np.float32)
-    score_tokens(count_ngrams(ids, offsets, longest, folder, memory), ids, offsets, scoring, into, memory)
+    score_tokens(count_ngrams(ids, offsets, longest, folder, memory), ids, offsets, into, memory, min_count)
     return into
 
 
@@ -46,7 +45,7 @@ PMI_999 = LOG(1331 / 360)  # (3/5) / (6/11)^3 = (3/5) * 1331/216
 PMI_7879 = LOG(14641 / 324)  # (1/3) / (3/11 * 2/11 * 3/11 * 6/11) = (1/3) * 14641/108
 PMI_9999 = LOG(14641 / 1944)  # (2/3) / (6/11)^4 = (2/3) * 14641/1296
 # Eq. 8 with L = 4: a third of the 2-, 3- and 4-gram that end here, and a third of those that start here.
-AMI_EQUATION = [
+AMI = [
     (PMI_78 + PMI_787 + PMI_7879) / 3,
     PMI_78 / 3 + (PMI_87 + PMI_879) / 3,
     (PMI_87 + PMI_787) / 3 + PMI_79 / 3,
@@ -59,45 +58,14 @@ AMI_EQUATION = [
     (PMI_99 + PMI_999 + PMI_9999) / 3 + PMI_99 / 3,
     (PMI_99 + PMI_999 + PMI_9999) / 3,
 ]
-# Divided by the terms that exist: one n-gram ends at the second token, (7 8), two start there, and so on.
-AMI_PRESENT = [
-    (PMI_78 + PMI_787 + PMI_7879) / 3,
-    PMI_78 + (PMI_87 + PMI_879) / 2,
-    (PMI_87 + PMI_787) / 2 + PMI_79,
-    (PMI_79 + PMI_879 + PMI_7879) / 3,
-    PMI_78,
-    PMI_78,
-    (PMI_99 + PMI_999 + PMI_9999) / 3,
-    PMI_99 + (PMI_99 + PMI_999 + PMI_9999) / 3,
-    (PMI_99 + PMI_999) / 2 + (PMI_99 + PMI_999) / 2,
-    (PMI_99 + PMI_999 + PMI_9999) / 3 + PMI_99,
-    (PMI_99 + PMI_999 + PMI_9999) / 3,
-]
-# Against the likeliest cut. (7 8 7): 7|8|7 = 18/1331 = .0135, 78|7 = 1/4 * 3/11 = 3/44 = .068, 7|87 = 3/11 * 1/8
-# = .034, so (1/5) / (3/44) = 44/15. (8 7 9): 87|9 = 1/8 * 6/11 = 3/44, 8|79 = 2/11 * 1/8 = 1/44, so again 44/15.
-# (9 9 9): 99|9 = 1/2 * 6/11 = 3/11 beats 9|9|9 = .162, so (3/5) / (3/11) = 11/5.
-SEGMENTS_787, SEGMENTS_879, SEGMENTS_999 = LOG(44 / 15), LOG(44 / 15), LOG(11 / 5)
-# (7 8 7 9): 787|9 = 1/5 * 6/11 = 6/55 = .109, 7|879 = 3/11 * 1/5 = 3/55, 78|79 = 1/4 * 1/8 = 1/32, the finer ones less;
-# (1/3) / (6/55) = 55/18. (9 9 9 9): 999|9 = 3/5 * 6/11 = 18/55 = .327 beats 99|99 = 1/4; (2/3) / (18/55) = 55/27.
-SEGMENTS_7879, SEGMENTS_9999 = LOG(55 / 18), LOG(55 / 27)
 
 
-@pytest.mark.parametrize(
-    ("definition", "expected"),
-    [
-        ("tokens", {2: [PMI_78, PMI_87, PMI_79], 3: [PMI_787, PMI_879], 4: [PMI_7879], 5: [PMI_9999, PMI_9999]}),
-        (
-            "segments",
-            {2: [PMI_78, PMI_87, PMI_79], 3: [SEGMENTS_787, SEGMENTS_879], 4: [SEGMENTS_7879]}
-            | {5: [SEGMENTS_9999, SEGMENTS_9999]},
-        ),
-    ],
-)
-def test_hand_worked_pmi(definition: str, expected: dict[int, list[float]], tmp_path: Path) -> None:
+def test_hand_worked_pmi(tmp_path: Path) -> None:
+    expected = {2: [PMI_78, PMI_87, PMI_79], 3: [PMI_787, PMI_879], 4: [PMI_7879], 5: [PMI_9999, PMI_9999]}
     ids, offsets = flat(HAND)
     tables = count_ngrams(ids, offsets, 4, tmp_path)
     counts = tables.count_block(tables.block(ids, offsets))
-    values = pmi(counts, [order.total for order in tables.orders], definition)
+    values = pmi(counts, [order.total for order in tables.orders])
     np.testing.assert_allclose(values[0], 0)
     for n in (2, 3, 4):
         # The first passage has n-grams at its first tokens alone, the second passage only (7 8).
@@ -107,48 +75,34 @@ def test_hand_worked_pmi(definition: str, expected: dict[int, list[float]], tmp_
     np.testing.assert_allclose(values[3][6:], [*expected[5], 0, 0, 0])
 
 
-@pytest.mark.parametrize(("edges", "expected"), [("equation", AMI_EQUATION), ("present", AMI_PRESENT)])
-def test_hand_worked_ami(edges: str, expected: list[float], tmp_path: Path) -> None:
-    ami = score(HAND, 4, Scoring(edges=edges), tmp_path)
+def test_hand_worked_ami(tmp_path: Path) -> None:
+    ami = score(HAND, 4, tmp_path)
     assert ami.dtype == np.float32
-    np.testing.assert_allclose(ami, expected, rtol=1e-6)
+    np.testing.assert_allclose(ami, AMI, rtol=1e-6)
 
 
-def slow_ami(passages: Passages, longest: int, scoring: Scoring) -> list[float]:
+def slow_ami(passages: Passages, longest: int, min_count: int) -> list[float]:
     counts = slow_counts(passages, longest)
 
     def log_p(gram: tuple[int, ...]) -> float:
         order = counts[len(gram) - 1]
         return math.log(order[gram] / sum(order.values()))
 
-    @cache
-    def likeliest(gram: tuple[int, ...]) -> float:
-        return max([log_p(gram)] + [likeliest(gram[:cut]) + likeliest(gram[cut:]) for cut in range(1, len(gram))])
-
     def mutual(gram: tuple[int, ...]) -> float:
-        if counts[len(gram) - 1][gram] < scoring.min_count:
+        if counts[len(gram) - 1][gram] < min_count:
             return 0.0
-        if scoring.definition == "tokens":
-            return log_p(gram) - sum(log_p((token,)) for token in gram)
-        return log_p(gram) - max(likeliest(gram[:cut]) + likeliest(gram[cut:]) for cut in range(1, len(gram)))
+        return log_p(gram) - sum(log_p((token,)) for token in gram)
 
     values = []
     for passage in passages:
         for i in range(len(passage)):
             ends = [mutual(tuple(passage[i - j : i + 1])) for j in range(1, longest) if i - j >= 0]
             begins = [mutual(tuple(passage[i : i + j + 1])) for j in range(1, longest) if i + j < len(passage)]
-            sides = [(sum(side), len(side) if scoring.edges == "present" else longest - 1) for side in (ends, begins)]
-            values.append(sum(total / max(1, divisor) for total, divisor in sides))
+            values.append((sum(ends) + sum(begins)) / (longest - 1))
     return values
 
 
 CORPORA = st.lists(st.lists(st.integers(0, 4), max_size=9), min_size=1, max_size=8).filter(any)
-SCORINGS = st.builds(
-    Scoring,
-    definition=st.sampled_from(["tokens", "segments"]),
-    edges=st.sampled_from(["equation", "present"]),
-    min_count=st.integers(1, 3),
-)
 
 
 @pytest.fixture
@@ -157,7 +111,7 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(passages=CORPORA, longest=st.integers(2, 5), scoring=SCORINGS)
-def test_equals_dictionaries(passages: Passages, longest: int, scoring: Scoring, folder: Callable[[], Path]) -> None:
-    ami = score(passages, longest, scoring, folder())
-    np.testing.assert_allclose(ami, slow_ami(passages, longest, scoring), rtol=1e-5, atol=1e-5)
+@given(passages=CORPORA, longest=st.integers(2, 5), least=st.integers(1, 3))
+def test_equals_dictionaries(passages: Passages, longest: int, least: int, folder: Callable[[], Path]) -> None:
+    ami = score(passages, longest, folder(), least)
+    np.testing.assert_allclose(ami, slow_ami(passages, longest, least), rtol=1e-5, atol=1e-5)

@@ -173,13 +173,10 @@ def test_whole_words_are_drawn_where_the_setting_says_so(cache: TokenCache, gene
             np.testing.assert_array_equal(mask[row, positions[1:]][goes_on], mask[row, positions[:-1]][goes_on])
 
 
-@pytest.mark.parametrize("masks", [0, 64])
 @pytest.mark.parametrize("rate", [0.5, 0.8])
-def test_what_positions_do_not_see_in_enhanced_decoding(
-    cache: TokenCache, generator: Generator, rate: float, masks: int
-) -> None:
+def test_what_positions_do_not_see_in_enhanced_decoding(cache: TokenCache, generator: Generator, rate: float) -> None:
     """BoW §3.1: the diagonal and a random sample for every position; [CLS] and [SEP] are seen, padding never."""
-    batch = corrupt(cache, generator, "enhanced_decoding", decoder_mlm_probability=rate, visibility_masks=masks)
+    batch = corrupt(cache, generator, "enhanced_decoding", decoder_mlm_probability=rate)
     ids, ordinary = as_read(cache)
     assert batch.hidden_BLL is not None
     hidden = batch.hidden_BLL.numpy()

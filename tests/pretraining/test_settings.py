@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from stillhouse.core.errors import InputError
-from stillhouse.pretraining.bottleneck_loss import bag_weight
 from stillhouse.pretraining.objectives import NAMES, PAIR_TABLE, Corruption, find_objective
 from stillhouse.pretraining.settings import PretrainingConfig
 
@@ -31,11 +30,3 @@ def test_refusals() -> None:
     PretrainingConfig(objective="cdmae", encoder_mlm_probability=0.5, decoder_mlm_probability=0.3)
     with pytest.raises(InputError, match="needs signals"):
         PretrainingConfig(metric_for_best_model="coverage@20", signals=False)
-
-
-def test_the_weight_of_the_bag_falls_along_a_cosine() -> None:
-    weights = [bag_weight(step, 11, 0.1) for step in range(11)]
-    assert weights[0] == 1 and weights[10] == pytest.approx(0.1)
-    assert weights[5] == pytest.approx(0.55)
-    assert weights == sorted(weights, reverse=True)
-    assert {bag_weight(step, 11, 1.0) for step in range(11)} == {1.0}

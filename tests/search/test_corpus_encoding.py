@@ -141,21 +141,6 @@ def test_an_interrupted_run_is_resumed(encoder: BiEncoder, context: Context, mon
     assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
 
 
-@pytest.mark.parametrize("place", ["kept", "unfinished"])
-def test_damaged_vectors_are_encoded_again(
-    encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.setattr(corpus_encoding, "BLOCK", 16)
-    texts = sorted(set(random_texts(60)))
-    whole = encoded(encoder, texts, context).embeddings.rows(np.arange(len(texts)))
-    wrong = segments_of(new_segments(context))[0]
-    wrong.write_bytes(wrong.read_bytes().replace(b"'descr'", b"'desc\x72\x07"))
-    later = Context(context.work / "later", "cpu", quiet=True) if place == "kept" else context
-    again = encoded(encoder, texts, later, (new_segments(context),) if place == "kept" else ())
-    assert 0 < again.computed <= 16 and (again.kept or again.resumed) == len(texts) - again.computed
-    assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
-
-
 def test_known_vectors_are_not_computed_again(encoder: BiEncoder, context: Context) -> None:
     encoded(encoder, ["a fish", "two birds"], context)
     later = Context(context.work / "later", "cpu", quiet=True)

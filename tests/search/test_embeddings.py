@@ -79,25 +79,17 @@ def test_texts_are_found_as_in_a_dictionary(
     assert found.missing.tolist() == absent
 
 
-def test_more_files_than_a_process_opens_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every segment keeps a file open. With the usual limit of 1,024, 4 million passages were reported as damaged."""
+def test_more_files_than_a_process_opens_by_itself(tmp_path: Path) -> None:
+    """Every segment keeps a file open, and the usual limit is 1,024."""
     texts = [f"text {n}" for n in range(60)]
     for text in texts:
         segment(tmp_path, [text])
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     already = len(list(Path("/proc/self/fd").iterdir()))
-    monkeypatch.setattr(embeddings, "OTHER_FILES", already + 5)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (already + 20, hard))
-        found = Embeddings([tmp_path], text_digests(texts), 4)
-        assert not len(found.missing) and resource.getrlimit(resource.RLIMIT_NOFILE)[0] > already + 60
-        del found
-        monkeypatch.setattr(embeddings.resource, "getrlimit", lambda _: (already + 20, already + 40))
-        monkeypatch.setattr(embeddings.resource, "setrlimit", lambda *_: None)
-        with pytest.raises(InputError, match=r"more files than a process may open here \(\d+\); raise that limit"):
-            Embeddings([tmp_path], text_digests(texts), 4)
+        assert not len(Embeddings([tmp_path], text_digests(texts), 4).missing)
     finally:
-        monkeypatch.undo()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -112,29 +104,12 @@ def test_found_vectors_survive_the_eviction_by_another_run(tmp_path: Path) -> No
     assert np.array_equal(found.rows(np.arange(4)), [vector[0], *old, vector[0]])
 
 
-@pytest.mark.parametrize("damage", ["short", "width", "rubbish", "a bit", "a bit of the digests"])
-def test_a_damaged_segment_is_reported_and_replaced(
-    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nobody can remove it by hand in a pod, so every retry would fail like the first."""
-    monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
-    texts, width = text_digests(["a", "b"]), 5 if damage == "width" else 4
+def test_a_damaged_segment_is_refused_by_name(tmp_path: Path) -> None:
     segment(tmp_path, ["a", "b"])
     (path,) = segments_of(tmp_path)
-    if damage == "short":
-        os.truncate(vectors_of(path), vectors_of(path).stat().st_size - 4)
-    elif damage == "rubbish":
-        path.write_bytes(b"not an array")
-    elif damage.startswith("a bit"):
-        wrong = path if damage.endswith("digests") else vectors_of(path)
-        content = bytearray(wrong.read_bytes())
-        content[-1] ^= 4
-        wrong.write_bytes(content)
-    assert Embeddings([tmp_path], texts, width).missing.tolist() == [0, 1]
-    assert capsys.readouterr().err.startswith(f"{path} is damaged, or its vectors are; it is removed")
-    assert not list(tmp_path.iterdir())
-    vectors = segment(tmp_path, ["a", "b"], width)
-    assert np.array_equal(Embeddings([tmp_path], texts, width).rows(np.arange(2)), vectors)
+    os.truncate(vectors_of(path), vectors_of(path).stat().st_size - 4)
+    with pytest.raises(InputError, match=rf"{path.name} is damaged .*; remove it"):
+        Embeddings([tmp_path], text_digests(["a", "b"]), 4)
 
 
 def test_the_least_recently_used_segments_are_evicted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Fusion of scores: weights compared with a slow optimiser, ranks with a table computed by hand."""
+"""Fusion of scores: weights compared with a slow optimiser, scaled scores with a table computed by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from stillhouse.search.fusion import RIDGE, convex_combination, fit_weights, reciprocal_ranks
+from stillhouse.search.fusion import RIDGE, convex_combination, fit_weights
 
 
 def made(seed: int, queries: int = 40, candidates: int = 7, kinds: int = 2) -> tuple[np.ndarray, ...]:
@@ -66,12 +66,6 @@ def test_uninformative_queries_do_not_change_the_weights() -> None:
     assert fit_weights(*extended) == pytest.approx(before_F, rel=1e-6)
     with pytest.raises(ValueError, match="no query"):
         fit_weights(scores_QKF, candidate_QK, ~positive_QK & positive_QK)
-
-
-def test_reciprocal_ranks_by_hand() -> None:
-    ranks_QKF = np.array([[[1, 2], [2, 0], [0, 1], [0, 0]]])
-    expected = [[1 / 61 + 1 / 62, 1 / 62, 1 / 61, 0.0]]
-    assert reciprocal_ranks(ranks_QKF) == pytest.approx(np.array(expected), rel=1e-6)
 
 
 def test_a_convex_combination_by_hand() -> None:

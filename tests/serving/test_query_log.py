@@ -261,7 +261,7 @@ def test_clicks_survive_a_kill_and_train_the_next_release(two_releases: list[Pat
         process.wait()
     clicked = {each.query: each.passage_id for each in read_feedback(log)}
     out = tmp_path / "clicked"
-    assert cli.main(["queries", "export", str(log), str(out), "--most-share", "1"]) == 0
+    assert cli.main(["queries", "export", str(log), str(out)]) == 0
     facts = json.loads((out / "export.json").read_text())
     assert facts["queries"] == 2 and facts["rejected"] == {"a pair that too few clients are for": 4}
     again = ["queries", "export", str(log), str(out)]
@@ -318,7 +318,7 @@ def test_judged_queries_of_a_log_are_a_table_of_a_source(two_releases: list[Path
     assert corpus.rejected.empty
 
 
-def test_all_questions_of_a_log_are_exported_and_no_client_has_too_many(tmp_path: Path) -> None:
+def test_all_questions_of_a_log_are_exported(tmp_path: Path) -> None:
     queries = QueryLog(tmp_path / "log", LogChoices())
     for client, asked in {"ann": ["a", "A ", "b", "c"], "bob": ["b"], "cat": ["d"], "dan": ["d", "e"]}.items():
         for query in asked:
@@ -332,7 +332,6 @@ def test_all_questions_of_a_log_are_exported_and_no_client_has_too_many(tmp_path
         assert not (out / "qrels").exists()
         return {json.loads(line)["text"] for line in (out / "queries.jsonl").read_text().splitlines()}
 
-    # Of the questions that a client repeats, the last form counts; at most half of all are of one client.
-    assert exported("all", "--most-share", "0.5") == {"A ", "b", "c", "d", "e"}
-    assert exported("several", "--most-share", "0.5", "--least-clients", "2") == {"b", "d"}
-    assert exported("few") == {"A ", "b", "d"}  # a tenth of each client's is less than one: each has its first
+    # Of the questions that a client repeats, the last form counts.
+    assert exported("all") == {"A ", "b", "c", "d", "e"}
+    assert exported("several", "--least-clients", "2") == {"b", "d"}

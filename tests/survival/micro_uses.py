@@ -33,7 +33,6 @@ FORKS.set_forkserver_preload(
     ]
 )
 
-RETRIEVER = {"retriever": "retriever_1/retriever"}
 OLD_INDEX = {"old_index": "retriever_1_index/index"}
 NEGATIVES = {"negatives": "mine_2/negatives"}
 RUN_USES = (
@@ -42,7 +41,6 @@ RUN_USES = (
     Use("count", "count", {"tokens": "tokenize/tokens"}),
     Use("read_negatives", "read-negatives", CORPUS | GATE),
     Use("query_tower", "train-query-encoder", CORPUS | OLD_INDEX | {"encoder": "retriever_1/retriever"}),
-    Use("adopt_index", "adopt-index", CORPUS | RETRIEVER | OLD_INDEX | {"old_retriever": "retriever_1/retriever"}),
     Use(
         "average",
         "average",

@@ -94,11 +94,6 @@ RUNS = {
     "train-retriever": Run("train-retriever", CORPUS | BM25 | {"encoder": INIT}, TRAINED),
     "train-query-encoder": Run("train-query-encoder", CORPUS | {"encoder": INIT, "old_index": "index/index"}, FEW),
     "train-projection": Run("train-projection", CORPUS | {"encoder": INIT, "old_index": "index/index"}, FEW),
-    "adopt-index": Run(
-        "adopt-index",
-        CORPUS | {"retriever": "train-retriever/retriever", "old_index": "index/index", "old_retriever": INIT},
-        {"least_ratio": 0.01},
-    ),
     "train-reranker": Run("train-reranker", CORPUS | BM25 | {"init": INIT}, TRAINED | {"max_length": 48}),
     "average": Run(
         "average", CORPUS | BM25 | {"start": INIT, "trained": "train-retriever/retriever"}, {"eval_depth": 8}

@@ -71,25 +71,24 @@ def answering(among: str, number: int) -> range:
 
 
 @pytest.mark.parametrize("limit", [None, 20.0])
-@pytest.mark.parametrize("range_min", [0, 2])
 @pytest.mark.parametrize("among", ["corpus", "answers", "train_answers"])
 @pytest.mark.parametrize("depth", [3, 30])
 def test_ranked_negatives_against_a_loop_over_queries(
-    small_corpus: Path, among: str, depth: int, range_min: int, limit: float | None
+    small_corpus: Path, among: str, depth: int, limit: float | None
 ) -> None:
     """Passage n answers only query n. There are 12 train, 6 dev and 6 test queries."""
     asked: list[int] = []
     queries = MiningQueries(Corpus.open(small_corpus), among)
     limits_Q = None if limit is None else np.full(18, limit, dtype=np.float32)
-    rows_QD, above = ranked(queries, search_of(asked), depth, range_min, limits_Q)
+    rows_QD, above = ranked(queries, search_of(asked), depth, limits_Q)
     assert rows_QD.shape == (18, depth) and max(asked) <= 24
     dropped = 0
     for number, row in enumerate(rows_QD):
         answers = answering(among, number)
         deep = asked[0] if among == "corpus" or number < 12 else asked[1]
         places = [place for place, row in enumerate(ranking(number)[:deep]) if row in answers and row != number]
-        low = [place for place in places[range_min:] if limit is None or 24 - place <= limit]
-        dropped += len(places[range_min:]) - len(low)
+        low = [place for place in places if limit is None or 24 - place <= limit]
+        dropped += len(places) - len(low)
         wanted = [ranking(number)[place] for place in low][:depth]
         assert row.tolist() == wanted + [-1] * (depth - len(wanted))
         if depth == 3 and among == "corpus" and limit is None:
@@ -128,18 +127,10 @@ def test_random_passages_are_new_wrong_and_seeded(small_corpus: Path, among: str
     assert not np.array_equal(rows_QC, random_passages(queries, taken_QD, count, seed=2))
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("absolute", [0.5 - 0.1, -0.4 - 0.1]),
-        ("relative", [0.5 - 0.2 * 0.5, -0.4 - 0.2 * 0.4]),
-        ("both", [0.5 - 0.1, -0.4 - 0.1]),
-    ],
-)
-def test_score_limits_by_hand(kind: str, expected: list[float]) -> None:
+def test_score_limits_by_hand() -> None:
     """Query 0 has positives of 0.9 and 0.5, and the lower one counts. Query 1 has one below 0."""
     scores = np.array([0.9, 0.5, -0.4], dtype=np.float32)
-    assert limits(kind, 0.1, 0.2, scores, np.array([0, 2, 3])) == pytest.approx(expected)
+    assert limits(0.2, scores, np.array([0, 2, 3])) == pytest.approx([0.5 - 0.2 * 0.5, -0.4 - 0.2 * 0.4])
     accept = below(lambda query_P, row_P: row_P.astype(np.float32) / 10, np.array([0.4, 0.2], dtype=np.float32))
     assert accept(np.array([0, 0, 1, 1]), np.array([3, 5, 2, 3], dtype=np.int32)).tolist() == [True, False, True, False]
 

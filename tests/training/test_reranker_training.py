@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.training import loop
 from stillhouse.training.group_training import open_samplers
-from stillhouse.training.losses import binary_cross_entropy
 from stillhouse.training.negatives import Negatives
 from stillhouse.training.reranker_training import RerankerLoss
 
@@ -30,22 +28,6 @@ SHORT |= {"max_length": 32, "eval_steps": 2, "metric_for_best_model": "loss"}
 @pytest.fixture
 def negatives(run_step: Run, small_corpus: Path) -> Path:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=6)["negatives"]
-
-
-def test_binary_cross_entropy_is_that_of_pairs_with_a_weight_on_the_positive() -> None:
-    """Compares with PyTorch's loss per query, where the positive weighs as much as all negatives, and by hand."""
-    generator = torch.Generator().manual_seed(3)
-    scores = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
-    candidate = torch.tensor([[True] * 4, [True, True, False, True], [True, False, False, False]])
-    expected = []
-    for row, kept in zip(scores, candidate):
-        labels = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64)[kept]
-        weight = torch.tensor(max(1.0, kept.sum().item() - 1), dtype=torch.float64)
-        expected.append(torch.nn.functional.binary_cross_entropy_with_logits(row[kept], labels, pos_weight=weight))
-    assert binary_cross_entropy(scores, candidate).item() == pytest.approx(sum(expected).item() / 3, abs=1e-12)
-    assert torch.autograd.gradcheck(lambda given: binary_cross_entropy(given, candidate), (scores,))
-    level = binary_cross_entropy(torch.zeros(2, 4), candidate[:2])
-    assert level.item() == pytest.approx(math.log(2) * (6 / 4 + 4 / 3) / 2), "two kinds of pairs of equal weight"
 
 
 class Setting:
@@ -71,8 +53,8 @@ class Setting:
         self.examples = np.arange(7)
         self.times = np.arange(7)
 
-    def loss(self, mini_batch_size: int = 0, name: str = "listwise") -> RerankerLoss:
-        return RerankerLoss(self.model, self.texts, self.samplers, self.device, mini_batch_size, name)
+    def loss(self, mini_batch_size: int = 0) -> RerankerLoss:
+        return RerankerLoss(self.model, self.texts, self.samplers, self.device, mini_batch_size)
 
     def scores(self, query: int, rows: list[int]) -> torch.Tensor:
         pairs = self.model.pairs([self.samplers["train"].texts[query]] * len(rows), list(self.texts[rows]))
@@ -94,13 +76,12 @@ def gradients(setting: Setting, loss: RerankerLoss) -> tuple[float, list[torch.T
 
 
 @pytest.mark.parametrize(("mini_batch_size", "parts"), [(0, 1), (1000, 1), (9, 3), (3, 7), (1, 7)])
-@pytest.mark.parametrize("name", ["listwise", "bce"])
 def test_parts_of_a_batch_add_up_to_its_gradient(
-    small_corpus: Path, negatives: Path, tiny_model: Path, mini_batch_size: int, parts: int, name: str
+    small_corpus: Path, negatives: Path, tiny_model: Path, mini_batch_size: int, parts: int
 ) -> None:
     setting = Setting(small_corpus, negatives, tiny_model, dropout=0, count=2)
-    whole, expected, _ = gradients(setting, setting.loss(name=name))
-    value, found, made = gradients(setting, setting.loss(mini_batch_size, name))
+    whole, expected, _ = gradients(setting, setting.loss())
+    value, found, made = gradients(setting, setting.loss(mini_batch_size))
     assert made == parts and value == pytest.approx(whole, abs=1e-6)
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, expected, strict=True))
     assert sum(grad.abs().sum().item() for grad in expected) > 0.1

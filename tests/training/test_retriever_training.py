@@ -21,10 +21,6 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.search.embeddings import Embeddings, write_segment
-from stillhouse.search.settings import IndexConfig
-from stillhouse.search.vector_index import CutVectors, VectorIndex, write_index
-from stillhouse.training.fixed_passages import FixedPassages
 from stillhouse.training.groups import GroupSampler
 from stillhouse.training.losses import contrastive_loss, distillation_loss
 from stillhouse.training.negatives import Negatives
@@ -50,21 +46,13 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "widths, teacher, separate towers": {"matryoshka_dims": [4, 16], "teacher": True, "towers": "separate"},
     "widths, dot product": {"matryoshka_dims": [8], "similarity": "dot", "temperature": 2.0},
     "one query": {"examples": EXAMPLES[:1], "teacher": True},
-    "an old index": {"compatibility_weight": 0.7},
-    "a narrow old index, widths, teacher, separate towers": {
-        "compatibility_weight": 0.7,
-        "old_width": 12,
-        "matryoshka_dims": [4, 16],
-        "teacher": True,
-        "towers": "separate",
-    },
 }
-"""Keys that are not settings of the loss: `teacher`, `towers`, `similarity`, `examples`, `old_width`."""
+"""Keys that are not settings of the loss: `teacher`, `towers`, `similarity`, `examples`."""
 
 
 @pytest.fixture(scope="module")
 def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus whose queries share answers, its negatives, an encoder, and the indexes of older models."""
+    """A corpus whose queries share answers, its negatives, and an encoder."""
     folder = tmp_path_factory.mktemp("shared")
     words = [f"{colour} {thing}" for colour in ("red", "green", "blue") for thing in ("bird", "fish", "tree")]
     names = [f"{number}" for number in range(9)]
@@ -96,20 +84,7 @@ def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_manifest(folder / "negatives", "mine", {}, {}, {})
     (folder / "encoder").mkdir()
     BiEncoder.load(tiny_model, pooling="mean", query_length=16, passage_length=24).save(folder / "encoder")
-    for width in (12, 32):
-        (folder / f"old_{width}").mkdir()
-        (folder / f"vectors_{width}").mkdir()
-        digests, old = np.array(names, dtype="S16"), old_vectors(width)
-        write_segment(folder / f"vectors_{width}", digests, old)
-        vectors = CutVectors(Embeddings([folder / f"vectors_{width}"], digests, width), width, True)
-        write_index(folder / f"old_{width}", IndexConfig(), vectors, Corpus.open(folder / "corpus").passage_ids, 32)
     return folder
-
-
-def old_vectors(width: int) -> np.ndarray:
-    """The vectors of an older model, of length 1."""
-    vectors = np.random.default_rng(4).normal(size=(9, width)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def open_loss(
@@ -118,7 +93,6 @@ def open_loss(
     settings = {**SETTINGS, **case, **more}
     teacher, towers, cosine = (settings.pop(name, None) for name in ("teacher", "towers", "similarity"))
     settings.pop("examples", None)
-    old_width = settings.pop("old_width", 32)
     corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
     torch.manual_seed(5)
     changes = {"towers": towers} if towers else {}
@@ -129,12 +103,8 @@ def open_loss(
     encoder.to(device)
     sampler = GroupSampler(corpus, negatives, "train", 3, 6, 3)
     texts = np.array(passage_texts(corpus), dtype=object)
-    old = None
-    if "compatibility_weight" in settings:
-        index = VectorIndex(folder / f"old_{old_width}")
-        old = FixedPassages(index, corpus, list(sampler.query_ids), 100, 3, device)
     teaching = teacher_of(corpus, negatives) if teacher else None
-    loss = RetrieverLoss(encoder, texts, sampler, teaching, RetrieverConfig(**settings), device, old)
+    loss = RetrieverLoss(encoder, texts, sampler, teaching, RetrieverConfig(**settings), device)
     return loss, encoder.train()
 
 
@@ -189,15 +159,6 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
             teacher_BK, known_BK = map(torch.from_numpy, TeacherScores(known, sampler).of(groups))
             value = distillation_loss(scores, teacher_BK, known_BK) + settings.alpha * value
         total = total + value / len(widths)
-    if weight := case.get("compatibility_weight"):
-        old = torch.from_numpy(old_vectors(case.get("old_width", 32)))
-        q = queries[:, : old.shape[1]]
-        scores = (q / q.norm(dim=1, keepdim=True)) @ old.T / settings.temperature
-        for query, known in enumerate(right):
-            wrong = [row for row in range(9) if row not in known]
-            for row in known:
-                below = torch.cat([scores[query, [row]], scores[query, wrong]]).logsumexp(0)
-                total = total + weight * (below - scores[query, row]) / len(known) / len(examples)
     total.backward()
     found = {name: values.grad for name, values in encoder.named_parameters() if values.grad is not None}
     return {"loss": total.detach().double(), **found}
@@ -207,24 +168,6 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_has_the_gradient_of_the_whole_loss(folder: Path, name: str, way: dict[str, Any]) -> None:
     assert_same(of_case(folder, name, dropout=False, **way), slow_gradients(folder, CASES[name]))
-
-
-def test_the_compatibility_loss_trains_only_the_query_tower(folder: Path) -> None:
-    """With separate towers, the term only changes the gradient of the query tower."""
-    case = {"towers": "separate", "precision": "fp32"}
-    without, with_old = (
-        gradients(*open_loss(folder, case | more), EXAMPLES) for more in ({}, {"compatibility_weight": 2.0})
-    )
-    passage = [name for name in without if name.startswith("towers.passage") and "pooler" not in name]
-    assert passage and all(torch.allclose(without[name], with_old[name]) for name in passage)
-    query = [name for name in without if name.startswith("towers.query") and name.endswith("weight")]
-    assert not any(torch.allclose(without[name], with_old[name]) for name in query)
-
-
-def test_compatibility_weight_needs_an_index(folder: Path, run_step: Callable[..., dict[str, Path]]) -> None:
-    inputs = {name: folder / name for name in ("corpus", "encoder", "negatives")}
-    with pytest.raises(InputError, match="compatibility_weight needs the index"):
-        run_step("train-retriever", inputs, max_steps=1, negatives_per_query=3, compatibility_weight=1.0)
 
 
 @pytest.mark.parametrize("name", CASES)

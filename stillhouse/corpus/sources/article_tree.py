@@ -16,12 +16,12 @@ from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.html_article import read_page
 from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import find_labels, read_labels
-from stillhouse.corpus.sources.lines import LONGEST, TOO_LONG, spaceless
+from stillhouse.corpus.sources.lines import spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rejected, Row, Source
-from stillhouse.corpus.sources.text_encoding import NotText, read_lines_of_text
+from stillhouse.corpus.sources.text_encoding import NotText, decode_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 
 ARTICLE_TREE, HTML_TREE = "article-tree", "html-tree"
@@ -42,8 +42,8 @@ def open_article_tree(
 
     An article's id is its path below the tree without the suffix, with white space percent-encoded. Of files with the
     same id, the one whose suffix is first in `SUFFIXES` is read. A passage's id is `<article id>#<k>` for the k-th
-    passage of the article, counted from 1. Files with a name that is not UTF-8, and links out of the folder, are
-    rejected; `queries.jsonl` and `qrels/` must not be such links.
+    passage of the article, counted from 1. Links out of the folder are rejected; `queries.jsonl` and `qrels/` must not
+    be such links.
     """
     found = tree_files(folder, suffixes)
     if not found.paths:
@@ -95,8 +95,6 @@ def _read_articles(names: Sequence[str], articles: Iterable[tuple[Article, bool]
             try:
                 if _suffix(article.path) in DOCUMENTS:
                     yield from documents.read(article)
-                elif article.path.stat().st_size > LONGEST:
-                    raise NotText(TOO_LONG)
                 else:
                     data = article.path.read_bytes()
                     yield from (read_page if _suffix(article.path) in PAGES else _read_text)(names, article, data)
@@ -121,10 +119,7 @@ def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[l
 
 
 def _read_text(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
-    lines = read_lines_of_text(data)
-    for number, content in lines.unread:
-        yield Rejected("line", "", "not UTF-8", f"{article.name}:{number}", content)
-    text, title, fields = lines.text, "", None
+    text, title, fields = decode_text(data), "", None
     if _suffix(article.path) in PLAIN:
         blocks = list(plain_blocks(text, _suffix(article.path) == ADORNED))
     else:
@@ -135,6 +130,4 @@ def _read_text(names: Sequence[str], article: Article, data: bytes) -> Iterator[
             # Keeps its lines, so that line numbers of blocks match the file.
             text = "\n" * text.count("\n", 0, front.length) + text[front.length :]
         blocks = list(markdown_blocks(text))
-    for block in blocks:
-        block.line = lines.number(block.line)
     yield from article.rows(blocks, article.path.stem, title, fields)

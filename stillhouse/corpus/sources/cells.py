@@ -11,13 +11,15 @@ import csv
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from stillhouse.corpus.sources.lines import LONGEST, Fields, placed, read_lines
+from stillhouse.corpus.sources.lines import Fields, placed, read_lines
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.spans import WHOLE, Span
 
 TAB = "\t"
 DELIMITERS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
 """The possible delimiters of cells, with their names."""
+LONGEST = 1 << 26
+"""The most characters of a cell; Python's own limit is 131,072."""
 LONGEST_CELL = 200
 """The most lines of a quoted tab-separated cell; beyond it, the quote counts as literal."""
 Line = tuple[int, str]
@@ -126,7 +128,6 @@ def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Reje
 
 
 def _reader(lines: Iterable[str], delimiter: str, *, strict: bool) -> Iterator[list[str]]:
-    """The rows of lines; a cell may be as long as a line, not only 131,072 characters as by default."""
     csv.field_size_limit(LONGEST)
     return csv.reader(lines, delimiter=delimiter, strict=strict)
 
@@ -175,7 +176,7 @@ def _as_they_stand(unread: list[Line]) -> Iterator[Cells]:
 
 def _quoted_row(lines: list[Line]) -> tuple[list[str] | None, bool]:
     """The row that the lines make as a quoted row, or None, and whether it may continue in the next line."""
-    is_short = len(lines) < LONGEST_CELL and sum(len(text) for _, text in lines) <= LONGEST
+    is_short = len(lines) < LONGEST_CELL
     if len(lines) > 1 and '"' not in lines[-1][1]:
         return None, is_short and TAB not in lines[-1][1]
     texts = [text + "\n" for _, text in lines]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -16,18 +15,18 @@ from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
 from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_files, open_evaluator_json
-from stillhouse.corpus.sources.file_names import MISNAMED, entries, is_utf8, misnamed, shown
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
 from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, open_msmarco
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
-from stillhouse.corpus.sources.rows import Each, Part, Rejected, Source
+from stillhouse.corpus.sources.rows import Rejected, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_names import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
+from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
 from stillhouse.corpus.sources.tree_files import tree_files
 
@@ -54,8 +53,6 @@ UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
 OPTIONS_OF = {
     "columns": (TABLES,),
     "fields": (*UNLABELLED, *TREES),
-    "answer_kind": (DPR, TABLES),
-    "dpr_positives": (DPR,),
     "reqa_split": (REQA,),
 }
 """The formats that read each of the `Options`."""
@@ -92,29 +89,22 @@ def _open(source: str, format: str, options: Options) -> Source:
         )
     if location.is_file() and format not in (AUTO, *OF_FILES):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
-    if location.is_file() and not is_utf8(location.name):
-        raise InputError(f"{shown(str(location))}: {MISNAMED}")
     if format == AUTO:
         location = _only_table(location) or location
     opened = OPENERS[detect(location) if format == AUTO else format](location, options)
     if format == AUTO and opened.format in UNLABELLED:
         _refuse_unread_labels(location, opened)
-    # Trees reject such files themselves, at any depth.
-    unread = [] if location.is_file() or opened.format in TREES else list(misnamed(location))
-    if not unread:
-        return opened
-
-    def parts(size: int, each: Each) -> list[Part]:
-        return [Part(partial(list, unread)), *opened.parts(size, each)]
-
-    return dataclasses.replace(opened, parts=parts)
+    for name in opened.files:
+        if not is_unicode(name):
+            raise InputError(f"{source}: the file name {name!a} is not UTF-8; rename it")
+    return opened
 
 
 def _only_table(location: Path) -> Path | None:
     """The table in a folder that holds nothing else, whatever its name."""
     if location.is_file() or _detect_folder(location) or find_tables(location):
         return None
-    only = [path for path in entries(location) if path.name[0] != "."]
+    only = [path for path in sorted(location.iterdir()) if path.name[0] != "."]
     return only[0] if len(only) == 1 and only[0].name.endswith(TABLE_SUFFIXES) and only[0].is_file() else None
 
 

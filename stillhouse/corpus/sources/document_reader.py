@@ -23,12 +23,13 @@ import pypdfium2
 from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from stillhouse.corpus.sources.article import Block
-from stillhouse.corpus.sources.lines import LONGEST
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.pdf_blocks import pdf_blocks
 
 MEMORY = 2 << 30
 """Bytes of memory that a file may take."""
+LONGEST = 1 << 26
+"""Characters of text that a file may have."""
 ENCRYPTED = "encrypted; save it without a password"
 _CONTENTS = re.compile(r"^[\s\d.*+\\-]*\[[^\]]*\]\(#[^)]*\)[\s\d]*$\n?", re.MULTILINE)
 """An entry of a table of contents: a line that is only a link within the document."""

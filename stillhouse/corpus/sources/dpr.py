@@ -11,10 +11,9 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import REGEX, TEXT
 from stillhouse.corpus.sources.cells import TAB, by_form, is_row_by_itself, read_cells
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_elements
 from stillhouse.corpus.sources.lines import IllTyped, identifier, list_field, object_of, placed, spaceless, text_field
-from stillhouse.corpus.sources.options import AUTO, Options
+from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     Answer,
@@ -52,7 +51,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
     if len(passages) != 1:
         found = ", ".join(path.name for path in passages)
         raise InputError(f"{folder} has no psgs_*.tsv" if not found else f"{folder} has {found}; keep only one of them")
-    others = [path for path in entries(folder) if path.is_file() and path not in passages]
+    others = [path for path in sorted(folder.iterdir()) if path.is_file() and path not in passages]
     training = [path for path in others if _TRAINING.fullmatch(path.name)]
     questions = [path for path in others if _QUESTIONS.fullmatch(path.name)]
     for path in (*training, *questions):
@@ -64,7 +63,7 @@ def open_dpr(folder: Path, options: Options) -> Source:
     def rows() -> Iterator[Row]:
         # Positives without an id: text of the positive → the qrels that wait for a passage with this text.
         waiting: dict[str, list[Qrel]] = {}
-        yield from _read_asked(training, questions, options, waiting)
+        yield from _read_asked(training, questions, waiting)
         yield from _read_passages(passages[0], waiting)
         for qrels in waiting.values():
             for row in qrels:
@@ -74,30 +73,28 @@ def open_dpr(folder: Path, options: Options) -> Source:
         waiting: dict[str, list[Qrel]] = {}
         spans = divide(passages[0], size, each, is_row_by_itself)
         for path in training if len(spans) > 1 else ():
-            for _ in _read_training(path, options, waiting, set()):
+            for _ in _read_training(path, waiting, set()):
                 if waiting:  # any passage may have the text of a positive without an id
                     return [Part(rows)]
         if len(spans) == 1:
             return [Part(rows)]
-        asking = Part(partial(_read_asked, training, questions, options, {}))
+        asking = Part(partial(_read_asked, training, questions, {}))
         return [asking, *(Part(partial(_read_passages, passages[0], {}, span)) for span in spans)]
 
     return Source(DPR, {path.name: path for path in (*passages, *training, *questions)}, parts)
 
 
-def _read_asked(
-    training: Sequence[Path], questions: Sequence[Path], options: Options, waiting: dict[str, list[Qrel]]
-) -> Iterator[Row]:
+def _read_asked(training: Sequence[Path], questions: Sequence[Path], waiting: dict[str, list[Qrel]]) -> Iterator[Row]:
     asked: set[tuple[str, str]] = set()
     for path in training:
-        yield from _read_training(path, options, waiting, asked)
+        yield from _read_training(path, waiting, asked)
     for path in questions:
-        yield from _read_questions(path, options, asked)
+        yield from _read_questions(path, asked)
 
 
 def passage_files(folder: Path) -> list[Path]:
     """The passage files of a folder."""
-    return [path for path in entries(folder) if path.is_file() and _PASSAGES.fullmatch(path.name)]
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and _PASSAGES.fullmatch(path.name)]
 
 
 def _read_passages(path: Path, waiting: dict[str, list[Qrel]], span: Span = WHOLE) -> Iterator[Row]:
@@ -112,10 +109,8 @@ def _read_passages(path: Path, waiting: dict[str, list[Qrel]], span: Span = WHOL
             yield qrel._replace(passage_id=id)
 
 
-def _read_training(
-    path: Path, options: Options, waiting: dict[str, list[Qrel]], asked: set[tuple[str, str]]
-) -> Iterator[Row]:
-    split, kind = split_in(path.name) or "", _kind(path, options)
+def _read_training(path: Path, waiting: dict[str, list[Qrel]], asked: set[tuple[str, str]]) -> Iterator[Row]:
+    split, kind = split_in(path.name) or "", _kind(path)
     for number, element in enumerate(read_elements(path)):
         id, where = query_id(path, number), f"{path.name}:{number + 1}"
         content = str(element)[:CONTENT_LENGTH]
@@ -130,7 +125,7 @@ def _read_training(
         yield Query(id, question, where)
         for answer in answers:
             yield Answer(id, answer, kind, split, where)
-        for context in contexts[:1] if options.dpr_positives == "first" else contexts:
+        for context in contexts:
             yield from _read_positive(context, Qrel(id, "", "1", split, where), waiting)
 
 
@@ -146,8 +141,8 @@ def _read_positive(context: object, qrel: Qrel, waiting: dict[str, list[Qrel]]) 
         yield Rejected("qrel", qrel.query_id, str(reason), qrel.where, str(context)[:CONTENT_LENGTH])
 
 
-def _read_questions(path: Path, options: Options, asked: set[tuple[str, str]]) -> Iterator[Row]:
-    split, kind, k = split_in(path.name) or "", _kind(path, options), -1
+def _read_questions(path: Path, asked: set[tuple[str, str]]) -> Iterator[Row]:
+    split, kind, k = split_in(path.name) or "", _kind(path), -1
     for row in read_cells(path, path.name, "\t"):
         if isinstance(row, Rejected):
             yield row
@@ -185,10 +180,8 @@ def _texts(value: object) -> list[str]:
     return value
 
 
-def _kind(path: Path, options: Options) -> str:
+def _kind(path: Path) -> str:
     """The kind of a file's answers: regular expressions for CuratedTREC, else texts."""
-    if options.answer_kind != AUTO:
-        return options.answer_kind
     return REGEX if "curatedtrec" in re.sub("[^a-z]", "", path.name.lower()) else TEXT
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.lines import DAMAGED, IllTyped, object_of, open_binary, text_field
 from stillhouse.corpus.sources.options import Options
@@ -36,7 +35,7 @@ def open_evaluator_json(location: Path, options: Options) -> Source:
 
 def evaluator_files(location: Path) -> list[Path]:
     """The files that begin with one of these keys: of a folder, or the file itself."""
-    candidates = entries(location) if location.is_dir() else [location]
+    candidates = sorted(location.iterdir()) if location.is_dir() else [location]
     named = [path for path in candidates if path.name.endswith((".json", ".json.gz")) and path.is_file()]
     return [path for path in named if _BEGINNING.match(_head(path))]
 

@@ -14,27 +14,16 @@ from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 
 CHUNK = 1 << 20
-LONGEST = 1 << 26
-"""The most characters of one list element; a longer one means that the file is damaged."""
-LONGEST_DOCUMENT = 1 << 29
-"""The most bytes of a whole document, unpacked: SQuAD's files have about forty million."""
-
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def read_document(path: Path) -> Any:
-    """The value of a JSON file. Raises `InputError` if it is damaged or too large for memory."""
+    """The value of a JSON file. Raises `InputError` if it is damaged."""
     try:
         with open_binary(path) as file:
-            content = file.read(LONGEST_DOCUMENT + 1)
-        if len(content) <= LONGEST_DOCUMENT:
-            return json.loads(content.decode("utf-8-sig"))
+            return json.loads(file.read().decode("utf-8-sig"))
     except (*DAMAGED, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON, or damaged ({error}); fetch the file again") from None
-    raise InputError(
-        f"{path} is one JSON document of more than {LONGEST_DOCUMENT >> 20:,} MiB, which would not fit into memory; "
-        "split it into several files, or give the corpus as JSON lines or Parquet"
-    )
 
 
 def read_elements(path: Path) -> Iterator[Any]:
@@ -110,7 +99,7 @@ def _elements(file: io.TextIOWrapper) -> Iterator[Any]:
             try:
                 value, end = decode(text, place)
             except json.JSONDecodeError as error:
-                if len(text) - place > LONGEST or not more():
+                if not more():
                     raise ValueError(error.msg) from None
                 continue
             # A value at the end of the text, such as a number, may continue.

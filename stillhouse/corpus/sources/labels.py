@@ -8,7 +8,6 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
@@ -55,7 +54,7 @@ def _qrels_of(folder: Path) -> dict[str, Path]:
     within = folder / QRELS
     if not within.is_dir():
         return {file.name: file.path for file in files_of(folder, QRELS)}
-    return {f"{QRELS}/{path.name}": path for path in entries(within) if path.is_file() and path.name[0] != "."}
+    return {f"{QRELS}/{path.name}": path for path in sorted(within.iterdir()) if path.is_file() and path.name[0] != "."}
 
 
 def read_labels(files: Mapping[str, Path]) -> Iterator[Query | Qrel | Rejected]:

@@ -7,7 +7,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -58,12 +57,6 @@ def open_binary(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-LONGEST = 1 << 26
-"""The most bytes of one line or article; a longer one means damage or a file of another kind."""
-TOO_LONG = "longer than 64 MiB; cut it"
-"""Why such a line or article is rejected."""
-_SKIPPED_AT_ONCE = 1 << 20
-
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 """Errors that reading a damaged gzip file raises."""
 
@@ -74,8 +67,7 @@ def read_lines(
     """The lines of a file, as (1-based number, text without its line end). Without `blank`, blank lines are skipped.
     With a span, only the lines that begin in it.
 
-    A line that is not UTF-8, or longer than `LONGEST`, becomes a `Rejected`; at most `LONGEST` bytes are in memory.
-    Raises `InputError` for an empty file and a damaged gzip file.
+    A line that is not UTF-8 becomes a `Rejected`. Raises `InputError` for an empty file and a damaged gzip file.
     """
     number, any_line = 0, False
     place, end = span.begin, span.end
@@ -83,15 +75,10 @@ def read_lines(
         with open_binary(path) as file:
             if place:
                 file.seek(place)
-            for number, raw in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=span.line):
+            for number, raw in enumerate(file, start=span.line):
                 if place >= end:
                     return
                 place += len(raw)
-                if len(raw) > LONGEST:
-                    any_line, content = True, raw[:CONTENT_LENGTH].decode("utf-8", errors="replace")
-                    place += _skip_line(file, raw)
-                    yield Rejected("line", "", TOO_LONG, f"{name}:{number}", content)
-                    continue
                 if number == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
                 if raw and not raw.isspace():
@@ -108,15 +95,6 @@ def read_lines(
         raise InputError(f"{path} is cut off or damaged after line {number} ({error}); fetch the file again") from None
     if not any_line and span == WHOLE:  # a divided file always has a line
         raise InputError(f"{path} is empty; fill it or remove it")
-
-
-def _skip_line(file: BinaryIO, raw: bytes) -> int:
-    """Skips the rest of a line that begins with `raw`. Returns the number of bytes read."""
-    skipped = 0
-    while raw and not raw.endswith(b"\n"):
-        raw = file.readline(_SKIPPED_AT_ONCE)
-        skipped += len(raw)
-    return skipped
 
 
 def read_objects(path: Path, name: str, span: Span = WHOLE) -> Iterator[Fields | Rejected]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.cells import Cells, by_form
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.qrels_lines import read_qrels
@@ -81,7 +80,7 @@ def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
     """`queries` and `qrels` → (file, split). Raises `InputError` for a file without a known split and for two test
     sets."""
     found: dict[str, list[tuple[Path, str]]] = {"queries": [], "qrels": []}
-    for path in entries(folder):
+    for path in sorted(folder.iterdir()):
         match = _LABELS.fullmatch(path.name)
         if not match or not path.is_file() or "eval" in path.name:
             continue

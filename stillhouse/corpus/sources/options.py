@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stillhouse.corpus.answers import KINDS
-
 AUTO = "auto"
-ANSWER_KINDS = (AUTO, *KINDS)
-DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 
 
@@ -19,6 +15,4 @@ class Options:
 
     columns: Mapping[str, str] | None = None
     fields: tuple[str, ...] = ()
-    answer_kind: str = AUTO
-    dpr_positives: str = DPR_POSITIVES[0]
     reqa_split: str = REQA_SPLITS[0]

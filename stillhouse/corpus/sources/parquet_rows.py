@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH
 
 MOST_ROWS = 1 << 14
 AT_ONCE = 1 << 24
-"""Bytes of the rows in a batch, which become Python objects next; a single row may be larger."""
+"""Bytes of the rows in a batch, which become Python objects next; of rows that differ in size, about as many."""
 _BUFFER = 1 << 20
 """Bytes of a column that are read at once; `pyarrow` would read the column's whole row group."""
 
@@ -30,8 +29,7 @@ def read_batches(
     groups: range | None = None,
     lists: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some columns in order, in batches of at most `MOST_ROWS` and `AT_ONCE`, or of one row. With `groups`,
-    only the rows of these row groups.
+    """The rows of some columns in order, in batches. With `groups`, only the rows of these row groups.
 
     Raises `InputError` for a column of lists that is not among `lists`. For damage, it raises what `pyarrow` raises.
     """
@@ -46,30 +44,12 @@ def read_batches(
         of_group = opened.metadata.row_group(group)
         rows = AT_ONCE * of_group.num_rows // max(1, of_group.total_byte_size)
         for batch in opened.iter_batches(max(1, min(MOST_ROWS, rows)), row_groups=[group], columns=list(columns)):
-            yield from _pieces(_plain(batch))
+            yield _plain(batch)
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with its dictionaries decoded, so that its size counts every value in full."""
+    """A batch with its dictionaries decoded."""
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    if len(batch) <= 1 or batch.nbytes <= AT_ONCE:
-        yield batch
-        return
-    half = len(batch) // 2
-    yield from _pieces(batch.slice(0, half))
-    yield from _pieces(batch.slice(half))
-
-
-def beginning(value: pa.Scalar) -> object:
-    """A value; for a text of any length, only its beginning."""
-    if not isinstance(value, pa.BinaryScalar) or not value.is_valid:
-        return None if value.type.num_fields else value.as_py()
-    content = value.as_buffer()
-    begun = content.slice(0, min(len(content), 4 * CONTENT_LENGTH)).to_pybytes()
-    return begun.decode("utf-8", "replace")[:CONTENT_LENGTH]

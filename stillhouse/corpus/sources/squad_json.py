@@ -8,7 +8,6 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.lines import (
     IllTyped,
@@ -66,7 +65,7 @@ def open_squad(location: Path, options: Options) -> Source:
 
 def squad_paths(location: Path) -> list[Path]:
     """The JSON files of a folder whose names say a split, train first."""
-    found = [location] if location.is_file() else entries(location)
+    found = [location] if location.is_file() else sorted(location.iterdir())
     known = [path for path in found if path.is_file() and path.name.endswith(SUFFIXES) and split_in(path.name)]
     return sorted(known, key=lambda path: ("train", "dev", "test").index(split_in(path.name) or ""))
 

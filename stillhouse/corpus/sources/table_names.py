@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.split_names import split_in
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -50,12 +49,12 @@ def find_tables(folder: Path) -> list[TableOfFile]:
 def files_of(folder: Path, table: str) -> list[TableOfFile]:
     """The files of one table of a folder. Raises `InputError` if the table exists twice."""
     found: dict[str, list[TableOfFile]] = {}
-    for path in entries(folder):
+    for path in sorted(folder.iterdir()):
         name, suffix = path.name.split(".")[0].split("-")[0], suffix_of(path)
         if name not in NAMES[table]:
             continue
         if path.is_dir():
-            parts = [part for part in entries(path) if part.is_file() and suffix_of(part)]
+            parts = [part for part in sorted(path.iterdir()) if part.is_file() and suffix_of(part)]
             # A query log has its feedback as JSON lines beside its queries.
             parts = [part for part in parts if ".jsonl" not in part.name] or parts
             found[path.name] = [TableOfFile(table, f"{path.name}/{p.name}", p, split_in(p.name) or "") for p in parts]

@@ -20,8 +20,6 @@ from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_b
 from stillhouse.corpus.sources.json_files import holds_list, read_rows_of_list
 from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
-    LONGEST,
-    TOO_LONG,
     Fields,
     IllTyped,
     identifier,
@@ -29,11 +27,10 @@ from stillhouse.corpus.sources.lines import (
     made_of,
     placed,
     read_objects,
-    shown_id,
     text_field,
 )
-from stillhouse.corpus.sources.options import AUTO, Options
-from stillhouse.corpus.sources.parquet_rows import beginning, open_parquet, read_batches
+from stillhouse.corpus.sources.options import Options
+from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
 from stillhouse.corpus.sources.passage_columns import plain_passages
 from stillhouse.corpus.sources.qrels_lines import is_plain, read_qrels
 from stillhouse.corpus.sources.rows import (
@@ -102,7 +99,7 @@ def open_tables(location: Path, options: Options) -> Source:
         stretches = [(file, stretch) for file in passages for stretch in _stretches(file, size, each)]
         return [
             *(Part(partial(_read_passages, *one)) for one in stretches),
-            Part(partial(_read_files, others, options)),
+            Part(partial(_read_files, others)),
         ]
 
     read = {file.name: file.path for file in files} | {path.name: path for path in fields_beside(passages[0].path)}
@@ -141,22 +138,22 @@ def _stretches(file: TableOfFile, size: int, each: Each) -> Sequence[Stretch]:
 
 
 def _read_passages(file: TableOfFile, stretch: Stretch) -> Iterator[Row]:
-    """The rows of a part of a file of passages, which depend on no other file and no option."""
-    return _rows(file, _read(file, stretch), Options(), set())
+    """The rows of a part of a file of passages, which depend on no other file."""
+    return _rows(file, _read(file, stretch), set())
 
 
 def read_tables(files: Iterable[TableOfFile]) -> Iterator[Row]:
     """The rows of some files of tables, with the usual names of columns."""
-    return _read_files(_prepared(files, {}), Options())
+    return _read_files(_prepared(files, {}))
 
 
-def _read_files(files: Iterable[TableOfFile], options: Options) -> Iterator[Row]:
+def _read_files(files: Iterable[TableOfFile]) -> Iterator[Row]:
     made: set[str] = set()
     for file in files:
         if file.delimiter == PLAIN:
             yield from read_qrels(file.path, file.name, file.split)
         else:
-            yield from _rows(file, _read(file), options, made)
+            yield from _rows(file, _read(file), made)
 
 
 def _read(file: TableOfFile, stretch: Stretch = WHOLE) -> Iterator[Fields | Passage | Rejected]:
@@ -249,11 +246,6 @@ def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | 
 def _rows_of(
     columns: Mapping[str, pa.Array], wheres: list[str], file: TableOfFile
 ) -> Iterable[Fields | Passage | Rejected]:
-    """The rows of a batch; a row that is too long is a batch of its own."""
-    if len(wheres) == 1 and sum(column.nbytes for column in columns.values()) > LONGEST:
-        begun = {column: beginning(values[0]) for column, values in columns.items()}
-        id = shown_id(placed(begun), _IDS_SHOWN)
-        return [Rejected(_kind(file), id, TOO_LONG, wheres[0], str(begun)[:CONTENT_LENGTH])]
     passages = plain_passages(columns, wheres) if file.table == "passages" else None
     return _fields_of(columns, wheres) if passages is None else passages
 
@@ -269,14 +261,12 @@ def _kind(file: TableOfFile) -> str:
     return {"queries": "query", "unjudged": "query", "not_prose": "passage"}.get(file.table, file.table[:-1])
 
 
-def _rows(
-    file: TableOfFile, read: Iterable[Fields | Passage | Rejected], options: Options, made: set[str]
-) -> Iterator[Row]:
+def _rows(file: TableOfFile, read: Iterable[Fields | Passage | Rejected], made: set[str]) -> Iterator[Row]:
     """The rows of a table. `made` collects the ids of queries that were made from a corpus."""
-    return made_of(read, _kind(file), _IDS_SHOWN, partial(_row, file, options, made))
+    return made_of(read, _kind(file), _IDS_SHOWN, partial(_row, file, made))
 
 
-def _row(file: TableOfFile, options: Options, made: set[str], fields: Fields) -> Iterator[Row]:
+def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
     kind, where = _kind(file), fields.where
     if file.table == "passages":
         title, text = _optional(fields, "title"), text_field(fields, "text")
@@ -316,9 +306,8 @@ def _row(file: TableOfFile, options: Options, made: set[str], fields: Fields) ->
             passage = identifier(fields, ("passage",))
             yield Qrel(query, passage, str(fields.get("relevance", 1)), split, where)
         else:
-            assumed = TEXT if options.answer_kind == AUTO else options.answer_kind
             answer = text_field(fields, "answer")
-            yield Answer(query, answer, _optional(fields, "kind") or assumed, split, where)
+            yield Answer(query, answer, _optional(fields, "kind") or TEXT, split, where)
 
 
 def _optional(fields: Fields, name: str) -> str:

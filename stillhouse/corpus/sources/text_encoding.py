@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from bisect import bisect_right
-from typing import NamedTuple
 
 import webencodings
 
@@ -23,9 +21,9 @@ MARKS = (
 HOLDS_NUL = "holds NUL, so it is not text in UTF-8; save it as that"
 """Why UTF-16 without a byte-order mark, and binary data, are rejected."""
 
-_DECLARATION = re.compile(rb"<(meta)[\s/]([^>]*)>|<\?(xml)\s([^>]*)\?>", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"([^\s\"'>/=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';]+)", re.IGNORECASE)
+_DECLARATION = re.compile(
+    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)|<\?xml\s[^>]*?encoding\s*=\s*[\"']([^\"']+)", re.IGNORECASE
+)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _SEARCHED = 1 << 14
 """Bytes of a page that are searched for its declaration; more than browsers search."""
@@ -43,42 +41,16 @@ def marked_encoding(data: bytes) -> tuple[str, bytes]:
     return "", data
 
 
-class LinesOfText(NamedTuple):
-    """The readable part of a text file: `text`, with line feeds as line ends.
-
-    `unread` are the lines that are not UTF-8 and so not in `text`: (1-based number in the file, what can be shown of
-    it). `places` are the lines of `text`, ascending, that follow each of them.
-    """
-
-    text: str
-    unread: list[tuple[int, str]]
-    places: list[int]
-
-    def number(self, line: int) -> int:
-        """The line number in the file of a line of `text`, both counted from 1."""
-        return line + bisect_right(self.places, line)
-
-
-def read_lines_of_text(data: bytes) -> LinesOfText:
-    """The lines of a text file. Raises `NotText` for invalid UTF-16 and UTF-32, and for NUL."""
+def decode_text(data: bytes) -> str:
+    """Decodes a text file, with line feeds as line ends: by its byte-order mark, else as UTF-8. Raises `NotText`."""
     encoding, data = marked_encoding(data)
     try:
         text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError:
-        if encoding not in ("", "utf-8"):
-            raise NotText(f"not {encoding.upper()}, as its byte-order mark says; save it as UTF-8") from None
-        # Each byte that is not UTF-8 becomes a lone surrogate, which no valid text contains.
-        text = data.decode("utf-8", errors="surrogateescape")
+        raise NotText(f"not {(encoding or 'utf-8').upper()}; save it as UTF-8") from None
     if "\x00" in text:
         raise NotText(HOLDS_NUL)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if is_unicode(text):
-        return LinesOfText(text, [], [])
-    lines = text.split("\n")
-    unread = [number for number, line in enumerate(lines, start=1) if not is_unicode(line)]
-    contents = [lines[number - 1].encode(errors="surrogateescape").decode(errors="replace") for number in unread]
-    places = [number - before for before, number in enumerate(unread)]
-    return LinesOfText("\n".join(filter(is_unicode, lines)), list(zip(unread, contents)), places)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_unicode(text: str) -> bool:
@@ -118,18 +90,5 @@ def decode_page(data: bytes) -> str:
 
 def _declared(data: bytes) -> str:
     """The encoding that a page declares near its beginning, or ""."""
-    for meta, of_meta, _, of_xml in _DECLARATION.findall(_COMMENT.sub(b"", data[:_SEARCHED])):
-        found = _ATTRIBUTE.findall((of_meta or of_xml).decode("ascii", errors="replace"))
-        attributes = {name.lower(): a or b or c for name, a, b, c in found}
-        if not meta:
-            name = attributes.get("encoding", "")
-        elif "charset" in attributes:
-            name = attributes["charset"]
-        elif attributes.get("http-equiv", "").lower() == "content-type":
-            charset = _CHARSET.search(attributes.get("content", ""))
-            name = charset[1] if charset else ""
-        else:
-            continue
-        if name.strip():
-            return name.strip()
-    return ""
+    found = _DECLARATION.search(_COMMENT.sub(b"", data[:_SEARCHED]))
+    return (found[1] or found[2]).decode("ascii", errors="replace") if found else ""

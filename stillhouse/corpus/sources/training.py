@@ -8,7 +8,6 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.dpr import query_id
-from stillhouse.corpus.sources.file_names import entries
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, text_field
 from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source, whole
 from stillhouse.corpus.sources.split_names import split_in
@@ -44,7 +43,7 @@ def training_files(location: Path) -> dict[Path, Columns]:
 
 
 def _candidates(location: Path) -> list[Path]:
-    paths = entries(location) if location.is_dir() else [location]
+    paths = sorted(location.iterdir()) if location.is_dir() else [location]
     return [path for path in paths if path.is_file() and path.name.endswith(SUFFIXES)]
 
 

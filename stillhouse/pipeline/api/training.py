@@ -32,15 +32,13 @@ def train_retriever(
     output: Folder,
     *,
     teacher: Folder | None = None,
-    old_index: Folder | None = None,
     loss: Loss | None = None,
     **settings: Setting,
 ) -> StepResult:
     """Train a bi-encoder on the train queries, their positives and hard negatives, into `output/retriever`.
 
     `encoder` is the model to start from; `negatives` come from `bm25` or `mine`. With `teacher`, from `score_pairs`,
-    the retriever is distilled from it. With `old_index` and `compatibility_weight`, its queries can search that index
-    too. The defaults are SimLM's for MS MARCO, far too long for a small corpus.
+    the retriever is distilled from it. The defaults are SimLM's for MS MARCO, far too long for a small corpus.
 
     `loss` replaces the contrastive loss and, with a teacher, the distillation. It is called with the vectors of a whole
     batch (`stillhouse.training.losses.LossBatch`) in fp32, and gives one number to minimise. Parts of a
@@ -62,7 +60,7 @@ def train_retriever(
         step = replace(step, config=OwnLossConfig, run=partial(train_retriever_step.run, loss=loss))
         settings["loss"] = name_and_digest(loss)
     arguments: dict[str, Any] = {"corpus": corpus, "encoder": encoder, "negatives": negatives, "output": output}
-    arguments |= {"teacher": teacher, "old_index": old_index}
+    arguments |= {"teacher": teacher}
     return run_step(step, "train_retriever", arguments, settings)
 
 

@@ -23,7 +23,6 @@ class Config(NegativesConfig):
     )
     depth: int = setting(200, "passages per query in the run, more if qrels name documents", minimum=1)
     negatives_depth: int = setting(200, "hard negatives per query (SimLM Table 13; K1 of CDMAE §3.4)", minimum=1)
-    range_min: int = setting(0, "skip this many top-ranked wrong passages, which may be relevant after all", minimum=0)
 
     def __post_init__(self) -> None:
         if self.language is not None and not re.fullmatch("[a-z]{2,3}", self.language):
@@ -54,10 +53,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     asked = MiningQueries(corpus, config.negatives_among, config.without_answers)
     texts_Q = asked.queries["text"].to_numpy(dtype=object)
     rows_QD, _ = ranked(
-        asked,
-        lambda queries_B, depth: bm25.search(list(texts_Q[queries_B]), depth),
-        config.negatives_depth,
-        config.range_min,
+        asked, lambda queries_B, depth: bm25.search(list(texts_Q[queries_B]), depth), config.negatives_depth
     )
     negatives = Negatives(asked.queries[["query_id", "split"]], asked.judged_first(rows_QD))
     negatives.write(outputs["negatives"])

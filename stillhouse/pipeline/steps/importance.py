@@ -14,16 +14,6 @@ from stillhouse.pretraining.settings import CountingConfig
 class Config(CountingConfig):
     """Settings of `importance`."""
 
-    edges: str = setting(
-        "equation",
-        "terms of CDMAE eq. 8 that are missing at a passage's edges: equation = count as 0, present = leave out",
-        choices=("equation", "present"),
-    )
-    definition: str = setting(
-        "tokens",
-        "PMI of more than two tokens: against the single tokens, or against the most likely segmentation",
-        choices=("tokens", "segments"),
-    )
     min_count: int = setting(1, "drop n-grams of two or more that occur less often; their PMI is 0", minimum=1)
     own: bool = setting(True, "count these passages; false = score them with --counts alone")
 
@@ -33,13 +23,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.core.own_machine import own_cores
     from stillhouse.pretraining.importance import Plan, Source, write_importance
     from stillhouse.pretraining.ngram_merge import Memory
-    from stillhouse.pretraining.pmi import Scoring
 
     source = Source.open(inputs["tokens"], read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer", ""))
-    scoring = Scoring(config.definition, config.edges, config.min_count)
     # Shares contain these passages' own counts.
     own, others = (config.own, inputs.get("counts")) if context.shares is None else (False, context.shares)
-    plan = Plan(config.window, scoring, others, own)
+    plan = Plan(config.window, config.min_count, others, own)
     memory = Memory(config.memory_mib << 20, min(8, own_cores()))
     saved, spread = write_importance(plan, source, outputs["importance"], context.work, memory)
     distinct = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}

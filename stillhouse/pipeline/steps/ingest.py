@@ -22,7 +22,6 @@ PART_BYTES = 1 << 26
 COUNTED = {
     "answers": "{} answers",
     "distractors": "{} of the passages distractors",
-    "mixed_pairs": "{} of the train queries made from the corpus",
     "generated_queries": "{} of the queries made by a language model",
     "added_train_queries": "{} of the train queries added",
     "unjudged": "{} questions without labels",
@@ -51,8 +50,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     options = Options(
         columns=config.columns,
         fields=tuple(config.fields or ()),
-        answer_kind=config.answer_kind,
-        dpr_positives=config.dpr_positives,
         reqa_split=config.reqa_split,
     )
     names = check_splits(config.splits or {})
@@ -88,10 +85,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             max_queries=limits,
             seed=config.seed,
         ),
-        mixed_pairs=config.mixed_pairs,
         generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
         added=AddedTrainQueries(Path(config.train_queries).expanduser()) if config.train_queries else None,
-        of_documents=_keep_best if config.document_labels == "best" else lambda corpus: None,
+        of_documents=_keep_best,
     )
     watch = partial(context.progress, what="reading", unit="row")
     with open_engine(context.engine) as engine:
@@ -171,8 +167,6 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     if "pair_queries_not_made" in facts:
         why = facts["pair_queries_not_made"]
         yield f"NO TRAIN QUERIES: the source has none, and none are made from the corpus: {why}"
-    if "mixed_pairs_not_made" in facts:
-        yield f"no sentences of the corpus join the train queries: {facts['mixed_pairs_not_made']}"
     for split, count in facts.get("generated_queries", {}).items():
         kind = "synthetic" if "synthetic" in facts["labels"] else "more"
         articles = facts["articles_of_split"][split]
@@ -216,6 +210,6 @@ STEP = Step(
     ),
     outputs=(Port("corpus", "the corpus folder"),),
     run=run,
-    version=3,
+    version=4,
     divided=True,
 )

@@ -28,12 +28,9 @@ FORMATS = (
     "ir_datasets",
 )
 TITLES = ("space", "colon", "line", "sep", "left_out")
-ANSWER_KINDS = ("auto", "text", "regex")
-DPR_POSITIVES = ("all", "first")
 REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
 SPLIT_BY = ("sentence", "paragraph", "heading")
-DOCUMENT_LABELS = ("best", "all")
 
 
 def _most(of: str, default: int | None = None) -> Any:
@@ -73,12 +70,6 @@ class Config:
         "the section of each Markdown `heading`",
         choices=SPLIT_BY,
     )
-    document_labels: str = setting(
-        "best",
-        "which passages are relevant where a qrel names a document: `best`, the one that BM25 ranks first, among those "
-        "with an answer if there are any; or `all`",
-        choices=DOCUMENT_LABELS,
-    )
     splits: Mapping[str, str] | None = setting(
         None,
         "new names of source splits, as {dev: test} if the test labels are not public",
@@ -91,15 +82,6 @@ class Config:
         None,
         "a list of other fields of passages to keep, for filters in searches, such as product and date: keys of JSON, "
         "columns of tables, keys of Markdown's front matter, `lang` and `meta` elements of HTML; null = none",
-    )
-    answer_kind: str = setting(
-        "auto",
-        "the kind of answers, if the source does not say: texts or regular expressions; `auto` = regular expressions "
-        "only in DPR's CuratedTREC",
-        choices=ANSWER_KINDS,
-    )
-    dpr_positives: str = setting(
-        "all", "DPR: whether all positives of a question are relevant, or only the first", choices=DPR_POSITIVES
     )
     reqa_split: str = setting(
         "80/20",
@@ -150,12 +132,6 @@ class Config:
     )
     heldout_test_articles: float = setting(
         0.1, "with pairs or generated queries, the share of articles whose queries are test", minimum=0, maximum=0.9
-    )
-    mixed_pairs: float = setting(
-        0.0,
-        "sentences of the corpus, each with its own passage, to add to the labelled train queries, as a share of "
-        "these; 0 = none",
-        minimum=0.0,
     )
     dev_queries: str | None = setting(
         None,

@@ -18,23 +18,20 @@ class Config(NegativesConfig, InferenceConfig):
     """How deep to mine, what to leave out, and what to mix in."""
 
     negatives_depth: int = setting(200, "hard negatives per query (SimLM Table 13; K2 and K3 of CDMAE §3.4)", minimum=1)
-    range_min: int = setting(0, "skip this many top-ranked wrong passages, which may be relevant after all", minimum=0)
     margin: str = setting(
         "none",
-        "leave out passages that the retriever scores above a limit, as probably relevant; s is the lowest score of a "
-        "query's positives: absolute = s - absolute_margin, relative = s - relative_margin * |s|, both = the lower one",
-        choices=("none", "absolute", "relative", "both"),
+        "leave out passages that the retriever scores above a limit, as probably relevant; relative = above "
+        "s - relative_margin * |s|, where s is the lowest score of a query's positives",
+        choices=("none", "relative"),
     )
-    absolute_margin: float = setting(0.0, "how far below the positive's score a negative must be", minimum=0)
-    relative_margin: float = setting(0.05, "the same, as a share of the positive's score", minimum=0, maximum=1)
+    relative_margin: float = setting(
+        0.05, "how far below the positive's score a negative must be, as a share of it", minimum=0, maximum=1
+    )
     margin_on: str = setting(
         "train+dev",
         "which queries the margin applies to: train leaves dev rankings complete, because choosing a step "
         "and measuring a teacher need the wrong passages that rank above the relevant one, and a margin removes them",
         choices=("train+dev", "train"),
-    )
-    reranker_margin: float = setting(
-        0.0, "with a filter_reranker: how far its score of a negative must be below that of the positive"
     )
     range_max: int | None = setting(
         None,
@@ -53,9 +50,8 @@ class Config(NegativesConfig, InferenceConfig):
     seed: int = setting(42, "seed of the random passages", minimum=0)
 
     def __post_init__(self) -> None:
-        for name, kinds in (("absolute_margin", ("absolute", "both")), ("relative_margin", ("relative", "both"))):
-            if self.margin not in kinds and getattr(self, name) != Config.__dataclass_fields__[name].default:
-                raise InputError(f"{name} has no effect with margin {self.margin}; set margin: {' or '.join(kinds)}")
+        if self.margin == "none" and self.relative_margin != Config.__dataclass_fields__["relative_margin"].default:
+            raise InputError("relative_margin has no effect with margin none; set margin: relative")
         if self.range_max is not None and self.range_max < self.negatives_depth:
             raise InputError(
                 f"range_max {self.range_max} cannot give negatives_depth {self.negatives_depth}; raise it, or set "
@@ -65,20 +61,15 @@ class Config(NegativesConfig, InferenceConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     import numpy as np
-    from numpy.typing import NDArray
 
-    from stillhouse.corpus.store import Corpus, open_passage_texts
+    from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import AnswerSets
-    from stillhouse.models.cross_encoder import CrossEncoder
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.models.pair_scores import score_pairs
     from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.training import mine_negatives as mining
     from stillhouse.training.mine_negatives import below, limits
     from stillhouse.training.negatives import Negatives, describe
 
-    if config.reranker_margin and "filter_reranker" not in inputs:
-        raise InputError("reranker_margin applies to a cross-encoder's scores; give it as the input filter_reranker")
     if config.others_depth and "others" not in inputs:
         raise InputError("others_depth mixes in negatives from another source; give their folder as the input others")
     corpus = Corpus.open(inputs["corpus"])
@@ -93,13 +84,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     limits_Q = None
     if config.margin != "none":
         scores = ranking.score(query_of_positive, positives)
-        limits_Q = limits(config.margin, config.absolute_margin, config.relative_margin, scores, offsets)
+        limits_Q = limits(config.relative_margin, scores, offsets)
         if config.margin_on == "train":
             limits_Q[(asked.queries["split"] == "dev").to_numpy()] = np.inf
     accept = [] if limits_Q is None else [below(ranking.score, limits_Q)]
-    own_QD, above = mining.ranked(
-        asked, ranking.search, config.negatives_depth, config.range_min, limits_Q, config.range_max
-    )
+    own_QD, above = mining.ranked(asked, ranking.search, config.negatives_depth, limits_Q, config.range_max)
     sources = [own_QD]
     if config.others_depth:
         others = Negatives.read(inputs["others"])
@@ -118,17 +107,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     above += dropped
     rows_QD = mining.interleaved([*sources, random_QD])
 
-    above_reranker = 0
-    if "filter_reranker" in inputs:
-        reranker = CrossEncoder.load(inputs["filter_reranker"], raw=True)
-        texts = open_passage_texts(corpus, context.work, np.append(positives, rows_QD))
-
-        def score(query_P: NDArray[np.int64], row_P: NDArray[np.int32]) -> NDArray[np.float32]:
-            return score_pairs(reranker, texts_Q, texts, query_P, row_P, context, "filtering", config)
-
-        limits_Q = limits("absolute", config.reranker_margin, 0, score(query_of_positive, positives), offsets)
-        rows_QD, above_reranker = mining.best_of(asked, rows_QD, rows_QD.shape[1], [below(score, limits_Q)])
-
     rows_QD = asked.judged_first(rows_QD)
     kept_Q = np.ones(len(asked), dtype=np.bool_)
     if config.round_trip_depth is not None:
@@ -144,14 +122,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if config.round_trip_depth is not None:
         said += f"; {(~kept_Q).sum()} train queries whose passage was not found were left out"
     if limits_Q is not None:
-        said += f"; {above} candidates above the margin and {above_reranker} above the re-ranker's were left out"
+        said += f"; {above} candidates above the margin were left out"
     return Report(
         said,
         facts={
             "queries_without_negatives": int((negatives.counts() == 0).sum()),
             "queries_left_out": int((~kept_Q).sum()),
             "above_margin": above,
-            "above_reranker_margin": above_reranker,
         },
     )
 
@@ -165,7 +142,6 @@ STEP = Step(
         Port("retriever", "the bi-encoder", kind="model"),
         Port("index", "its index of the corpus"),
         Port("others", "negatives from another source to mix in, such as BM25's", optional=True, agrees_on=("corpus",)),
-        Port("filter_reranker", "a cross-encoder that filters out relevant candidates", kind="model", optional=True),
     ),
     outputs=(Port("negatives", "hard negatives"),),
     run=run,

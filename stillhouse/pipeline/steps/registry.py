@@ -27,7 +27,6 @@ MODULES = (
     "average",
     "encode",
     "index",
-    "adopt_index",
     "hybrid",
     "label_queries",
     "mine",

@@ -124,20 +124,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, outputs: Paths) -> dict[str, Any]:
     """Writes the winner and returns its facts."""
-    from stillhouse.core.artifacts import copy_content, read_manifest
-    from stillhouse.pipeline.steps.adopt_index import ADOPTED, adopted_index
+    from stillhouse.core.artifacts import copy_content
     from stillhouse.search.hybrid import write_hybrid
 
     for port, folders in (("retriever", retrievers), ("index", indexes)):
         copy_content(folders[winner.retriever], outputs[port])
     write_hybrid(outputs["hybrid"], winner.fusion, bm25)
-    adopted = adopted_index(read_manifest(indexes[winner.retriever], verify=False))
-    return {
-        "winner": winner.name,
-        "retriever": winner.retriever,
-        "fusion": str(winner.fusion),
-        **({ADOPTED: adopted} if adopted else {}),
-    }
+    return {"winner": winner.name, "retriever": winner.retriever, "fusion": str(winner.fusion)}
 
 
 def refuse_unpaired(inputs: Paths, retrievers: Paths, indexes: Paths) -> None:

@@ -47,7 +47,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, describe, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.search.vector_index import VectorIndex
     from stillhouse.training.group_training import metric_in_curves
     from stillhouse.training.negatives import Negatives
     from stillhouse.training.retriever_training import fit_retriever
@@ -85,7 +84,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
         config.negatives_per_query,
         config.negatives_depth,
         context,
-        VectorIndex(inputs["old_index"]) if "old_index" in inputs else None,
         loss,
     )
     encoder.save(outputs["retriever"])
@@ -105,12 +103,6 @@ STEP = Step(
         Port("encoder", "the encoder to start from", kind="model"),
         Port("negatives", "hard negatives"),
         Port("teacher", "the re-ranker's scores, for distillation", optional=True),
-        Port(
-            "old_index",
-            "an older model's index of the corpus, for compatibility_weight",
-            optional=True,
-            agrees_on=("corpus",),
-        ),
     ),
     outputs=(Port("retriever", "the bi-encoder", kind="model"), Port("curves", "training and held-out loss")),
     run=run,

@@ -66,4 +66,5 @@ STEP = Step(
     ),
     outputs=(Port("validation", "the report and the verdict"),),
     run=run,
+    version=2,
 )

@@ -6,7 +6,6 @@ import html
 import json
 import random
 import re
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -137,20 +136,6 @@ def test_an_interrupted_run_is_resumed(small_corpus: Path, run_step: RunStep, tm
         assert len(server.requests) == 24
     for name in ("manifest.json", "queries.parquet"):
         assert (resumed["queries"] / name).read_bytes() == (calm["queries"] / name).read_bytes()
-
-
-def test_a_rate_limit_delays_every_request(small_corpus: Path, run_step: RunStep) -> None:
-    """While the server asks to wait, none of the parallel requests is sent."""
-    seen: list[float] = []
-
-    def limited(request: dict[str, Any]) -> Answer:
-        seen.append(time.monotonic())
-        return Answer("", 429, {"Retry-After": "0.5"}) if len(seen) == 3 else by_number(request)
-
-    with serving(limited) as server:
-        run_step("generate-queries", {"corpus": small_corpus}, base_url=server.address, model="m", max_concurrency=2)
-    limit = seen[2]
-    assert len(seen) == 25 and len([moment for moment in seen if moment < limit + 0.5]) <= 6, "some were on their way"
 
 
 def test_passages_without_a_usable_answer_are_left_out_and_counted(small_corpus: Path, run_step: RunStep) -> None:

@@ -119,8 +119,6 @@ def test_without_dev_queries_a_fixed_combination_serves(
     assert found["bm25"] == pytest.approx(0.3 * np.mean(spreads), rel=1e-3)
     scaled = run_step("hybrid", inputs, "scaled", method="convex")["hybrid"]
     assert json.loads((scaled / "hybrid.json").read_text())["method"] == "convex"
-    ranked = run_step("hybrid", inputs, "ranked", method="ranks")["hybrid"]
-    assert json.loads((ranked / "hybrid.json").read_text())["method"] == "ranks"
     with pytest.raises(InputError, match="no judged dev queries"):
         run_step("hybrid", inputs, "weights", method="weights")
     # There is nothing to choose by, so the first candidate wins, and searches with BM25 in the same combination.

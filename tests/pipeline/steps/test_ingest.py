@@ -93,20 +93,3 @@ def test_splits_distractors_and_left_out_rows_are_reported(tmp_path: Path, capsy
     assert "left out 1 × query: unanswerable" in log
     assert "left out 2 × passage: distractor beyond max_distractors" in log
     assert "1 answers, 4 of the passages distractors" in log
-
-
-def test_sentences_of_the_corpus_join_the_labelled_train_queries_alone(tmp_path: Path) -> None:
-    """The requested number joins, each with its own passage, and none of them is a dev or test query."""
-    source = write_source(tmp_path / "source")
-    texts = {f"p{i}": f"The old captain of ship number {i} sails from harbour {i} to island {i}." for i in range(40)}
-    rows = [{"_id": name, "title": "T", "text": text} for name, text in texts.items()]
-    (source / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    report = execute(STEP, Config(source=str(source), mixed_pairs=0.5), {}, {"corpus": tmp_path / "corpus"})
-    assert report.facts["queries"] == {"train": 27, "dev": 2, "test": 20} and report.facts["mixed_pairs"] == 9
-    assert report.facts["labels"] == "source"
-    corpus = Corpus.open(tmp_path / "corpus")
-    joined = corpus.queries[corpus.queries["origin"] != "source"]
-    assert set(joined["split"]) == {"train"} and len(joined) == 9
-    relevant = dict(zip(corpus.qrels["query_id"], corpus.qrels["passage_id"]))
-    for query, text, taken in zip(joined["query_id"], joined["text"], joined["taken_from"]):
-        assert relevant[query] == taken and text in texts[taken]

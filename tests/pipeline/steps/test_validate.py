@@ -127,7 +127,7 @@ def test_the_page_loads_nothing(corpus: Path) -> None:
     assert not [value for value in loads if "://" in value or value.startswith("/")]
     assert "url(" not in text and "@import" not in text
     assert "the share of rejected passages is 0.0909091" in text
-    assert "values must belong to this set" in text  # from a suite of Great Expectations
+    assert "queries that break expect_column_values_to_be_in_set (split)" in text
     assert "passage: empty passage" in text
 
 
@@ -169,14 +169,9 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
     opened = Corpus.open(tmp_path)
     found = {check.name: check.value for check in run_checks(opened, validate.Thresholds()) if not check.passed}
     assert found == {
-        "repeated_passage_ids": 1,
-        "empty_passages": 1,
         "qrels_without_passage": 1,
         "qrels_without_query": 1,
-        "qrels_of_another_split": 1,
-        "queries_without_gold": 1,
         "texts_in_two_splits": 1,
-        "ids_with_white_space": 2,
     }
     suites = run_suites(opened)
     assert {check.name for suite in suites for check in suite.checks if not check.passed} == {

@@ -22,7 +22,7 @@ OVERLAY ?= single-node
 TEST_PROGRAMS = promtool sshd chromium
 TEST_PACKAGES = prometheus openssh-server chromium
 
-.PHONY: reproduce checked docs test test-full test-kill lint render compile install clean test-tools deploy undeploy images images-try locks audit
+.PHONY: reproduce checked docs test test-full test-kill fuzz lint render compile install clean test-tools deploy undeploy images images-try locks audit
 
 reproduce: install  ## the built-in sample, from articles to a distilled retriever, its index and a report
 	$(RUN) dvc repro

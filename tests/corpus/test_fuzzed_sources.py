@@ -90,3 +90,47 @@ def test_a_truncated_gzip_file_is_refused(name: str, cut: int) -> None:
             write_files(others | {f"{hurt}.gz": packed[:-cut]}, Path(folder))
             with pytest.raises(InputError, match=r"damaged|empty|cut off"):
                 list(open_source(folder, name).rows())
+
+
+REPEATED = [
+    b" ",
+    b"\n",
+    b"\t",
+    b'"',
+    b",",
+    b"[",
+    b"{",
+    b'{"a":',
+    b"<b>",
+    b"<div>",
+    b"</p>",
+    b"<!--",
+    b"#",
+    b"- ",
+    b"![",
+    b"[a](",
+]
+REPEATED += [b"|", b"> ", b"[^a]: ", b"---\n", b"*a **b ", b"<a '", b"title: [", b";\n"]
+REPEATED += [b'\t"a\n', b'""\n', b"0", b"\\", b"\xff", b"```\n", b"&#97;", b"<a href=b>", b"\r", b"\xe2\x80\xa8"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.timeout(60)
+def test_repeated_tokens_are_read_in_linear_time(name: str) -> None:
+    """Repeat each token 2,000 times, in the middle and alone: a reader that backtracks would take hours."""
+    for hurt, content in SOURCES[name].items():
+        middle = len(content) // 2
+        for what in REPEATED:
+            many = what * 2_000
+            for hurt_content in (
+                content[:middle] + many + content[middle:],
+                b"# a" + many + b"x",
+            ):
+                with tempfile.TemporaryDirectory() as folder:
+                    write_files(SOURCES[name] | {hurt: hurt_content}, Path(folder))
+                    try:
+                        format = "tables" if name == "parquet" else name
+                        for _ in open_source(folder, format).rows():
+                            pass
+                    except InputError as error:
+                        assert str(error)

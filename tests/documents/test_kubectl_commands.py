@@ -96,12 +96,10 @@ def test_overlays_of_the_page_are_rendered(terminal: Terminal, kubectl: Kubectl)
 def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubectl) -> None:
     terminal.type_all(section("docs/deploy.md", "Secrets"))
     terminal.type_all(section("docs/deploy.md", "A search service", having="secret"))
-    terminal.type_all(section("docs/releases.md", "Releases in a Model Registry", having="kubectl"))
     read = keys_that_pods_read()
     of_files = {"stillhouse-git", "stillhouse-ssh", "stillhouse-gcs"}
     assert set(kubectl.secrets) == set(read) | of_files
-    assert read["stillhouse-model-registry"] == kubectl.secrets["stillhouse-model-registry"] | {"model", "token"}
-    for name in set(read) - {"stillhouse-model-registry"}:
+    for name in read:
         assert kubectl.secrets[name] == read[name], name
     assert kubectl.secrets["stillhouse-git"] == {"id", "known_hosts"}
 

@@ -30,7 +30,6 @@ HELP = {
     "git_secret": "secret with the SSH key and host keys for git: id, known_hosts; optional",
     "ssh_secret": "secret with the SSH key for DVC remotes: id_ed25519 or id_rsa, and a config; optional",
     "gcs_secret": "secret with Google's key for DVC remotes: application_default_credentials.json; optional",
-    "registry_secret": "secret with the Model Registry for releases: address, model, token; optional",
     "data_secret": "secret with the data's credentials: access-key-id, secret-access-key, endpoint-url; optional",
 }
 """Help texts in the run form for the parameters from placements."""

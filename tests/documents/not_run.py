@@ -12,7 +12,7 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "make ": ("installs, builds images as root, runs all tests, or takes hours", f"{ITSELF}: `make --dry-run`; CI"),
     "VARIANT=cpu IMAGES=gpu make ": ("builds an image as root", f"{ITSELF}: `make --dry-run`, its variables"),
     "pip install ": ("needs a network", f"{ITSELF}: the extra or package is in pyproject.toml"),
-    "python tests/": ("takes hours", "tests/test_mutants.py, tests/serving/test_chaos.py: with fewer changes"),
+    "python tests/": ("takes hours", "tests/test_mutants.py: with fewer changes"),
     "coverage run ": ("is a test itself", "every run of the tests"),
     "pytest ": ("is a test itself", "every run of the tests"),
     "STILLHOUSE_TEST_DEVICE=cpu pytest ": ("is a test itself", "every run of the tests"),
@@ -64,8 +64,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "stillhouse publish ": ("needs a store", "tests/serving/test_store_failures.py: the same flags with LanceDB"),
     "stillhouse serve in-use --store ": ("needs a store", "tests/serving/test_stores.py: such a service"),
     "stillhouse serve FOLDER --store URL": ("needs a store", "tests/serving/test_stores.py: such a service"),
-    "curl localhost:8000/documents ": ("needs a store", "tests/serving/test_stores.py: the same request"),
-    "curl -X DELETE localhost:8000/documents ": ("needs a store", "tests/serving/test_stores.py: the same request"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }

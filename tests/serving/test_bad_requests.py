@@ -30,7 +30,7 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "number": ("/search", {"query": 7}, 422),
     "half a character": ("/search", {"query": "\ud800"}, 422),
     "half a character in a filter": ("/search", {"query": "a", "filter": {"article": "\ud800"}}, 422),
-    "release": ("/search", {"query": "a", "release": "\ud800none"}, 404),
+    "release": ("/search", {"query": "a", "release": "none"}, 422),
     "too many": ("/search", {"queries": ["a"] * 5}, 413),
     "too long": ("/search", {"query": "a" * 101}, 413),
     "another model": ("/v1/embeddings", {"model": "x", "input": "a"}, 404),

@@ -95,10 +95,6 @@ class Lance:
             else:
                 self._merge(table, "passage_id", written)
 
-    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
-        with self._errors():
-            self._table(table).delete(f"passage_id IN ({', '.join(map(quoted, passage_ids))})")
-
     def finish(self, table: str) -> None:
         with self._errors():
             opened = self._table(table)
@@ -126,10 +122,8 @@ class Lance:
             self._table(table)
         self.note("live", {"table": table})
 
-    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
-        if "://" in self.address:
-            return nullcontext()
-        return only_process(Path(self.address) / what, (lambda line: None) if wait else None)
+    def locked(self, table: str) -> AbstractContextManager[None]:
+        return nullcontext() if "://" in self.address else only_process(Path(self.address) / table)
 
 
 def quoted(text: str) -> str:

@@ -119,9 +119,6 @@ class Postgres:
     def _delete(self, cursor: psycopg.Cursor, table: str, passage_ids: Sequence[str]) -> None:
         cursor.execute(self._sql("DELETE FROM {table} WHERE passage_id = ANY(%s)", table), (list(passage_ids),))
 
-    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
-        self._do(lambda connection: self._delete(connection.cursor(), table, passage_ids))
-
     def finish(self, table: str) -> None:
         found = self._run("SELECT vector_dims(embedding) FROM {table} LIMIT 1", table=table)
         if found and found[0][0] <= WIDEST:
@@ -162,11 +159,11 @@ class Postgres:
         self._do(swap)
 
     @contextmanager
-    def locked(self, what: str, wait: bool = False) -> Iterator[None]:
-        key, until = f"{self.name} {what}", time.monotonic() + SECONDS
+    def locked(self, table: str) -> Iterator[None]:
+        key, until = f"{self.name} {table}", time.monotonic() + SECONDS
         while not self._run("SELECT pg_try_advisory_lock(hashtext(%s))", key)[0][0]:
-            if time.monotonic() > until and not wait:
-                raise InputError(f"another process is writing {what} in {self.address}; repeat this when it has ended")
+            if time.monotonic() > until:
+                raise InputError(f"another process is writing {table} in {self.address}; repeat this when it has ended")
             time.sleep(0.05)
         try:
             yield

@@ -114,11 +114,6 @@ class Qdrant:
             for first in range(0, len(points), AT_ONCE):
                 self._client.upsert(table, points[first : first + AT_ONCE], wait=True)
 
-    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
-        gone: list[Any] = [number(each) for each in passage_ids]
-        with self._errors():
-            self._client.delete(table, models.PointIdsList(points=gone), wait=True)
-
     def finish(self, table: str) -> None:
         """Qdrant indexes by itself, and searches what is not indexed yet exactly."""
 
@@ -145,7 +140,7 @@ class Qdrant:
                 raise InputError(f"{self.address} has no collection {table} any more; publish the release again")
             self._client.update_collection_aliases(changes)
 
-    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
+    def locked(self, table: str) -> AbstractContextManager[None]:
         return nullcontext()  # what two processes write about the same passage has the same id
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core import context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing, watched
-from stillhouse.core.terminal import show, visible, visible_id, visible_json
+from stillhouse.core.terminal import show, visible, visible_json
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser, flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
@@ -179,7 +179,7 @@ def layout(hit: Hit, width: int) -> list[str]:
     """
     names = " · ".join(filter(None, (hit.title, getattr(hit, "section", ""))))
     title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (names, hit.text))
-    first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
+    first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible(hit.passage_id)}"
     about = [f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in hit.fields.items()]
     about = textwrap.wrap(visible(" · ".join(about)), width=width, initial_indent="    ", subsequent_indent="    ")
     return [first, *about, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

@@ -13,9 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core import interrupt
 from stillhouse.core.context import say
-from stillhouse.core.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.core.errors import (
+    CRASH,
+    INTERRUPTED,
+    INTERRUPTION,
+    CrashElsewhere,
+    InputError,
+    ValidationFailed,
+    access_errors,
+    is_full_disk,
+)
 from stillhouse.core.monitoring.watch import Watched, watch_task
 from stillhouse.core.terminal import warn
 from stillhouse.kubeflow.pods.several_processes import execute_together, processes_for
@@ -39,10 +47,11 @@ def one_line_errors() -> Iterator[None]:
     """
     prepare_threads()
     try:
-        with interrupt.ends_soon(), access_errors():
+        with access_errors():
             yield
     except KeyboardInterrupt:  # in a run on this machine
-        raise SystemExit(interrupt.exit_code()) from None
+        warn(INTERRUPTION)
+        raise SystemExit(INTERRUPTED) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
         warn(f"stillhouse: {error}")
         raise SystemExit(error.exit_code) from None

@@ -55,7 +55,7 @@ endpoints:
   /             a search page                /search         ranked passages for queries
   /docs         all endpoints                /v1/embeddings  vectors, for OpenAI clients
   /info         release, digests, limits     /v1/rerank /v2/rerank  for clients of Cohere and Jina
-  /metrics      for Prometheus               /embed /embed_all /similarity /rerank
+  /metrics      for Prometheus               /embed /rerank
   /health /ready for probes                                  same as text-embeddings-inference
                                              /v2/...         KServe's Open Inference Protocol V2
   /feedback     clicks and judgements, with --log-queries FOLDER

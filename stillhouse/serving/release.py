@@ -141,12 +141,6 @@ class Release:
         refuse_not_finite(vectors_QD, ["(not shown)"] * len(ids))
         return cut(vectors_QD, self.index.width, self.normalize)
 
-    def token_states(self, ids: Sequence[int], role: str) -> NDArray[np.float32]:
-        """The states of a tokenized text before pooling, float32 [L, D], special tokens included."""
-        states_LD = self._encoder_of(role).token_states(ids)
-        refuse_not_finite(states_LD, ["(not shown)"] * len(ids))
-        return states_LD
-
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         """The best passages of each query, equal to `Searcher.search` with default options."""
         found: list[Found] = [Found([], [])] * len(texts)

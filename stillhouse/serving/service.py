@@ -87,20 +87,6 @@ class Service:
         made = [cast(Embedded, await self._answer(Job(release, part, role))) for part in self._parts(texts)]
         return Embedded(np.concatenate([part.vectors for part in made]), sum(part.tokens for part in made))
 
-    async def token_states(self, release: Release, texts: Sequence[str], role: str) -> list[NDArray[np.float32]]:
-        """Each text's token states, float32 [L, D]. Several texts must fit into one batch, as these are large."""
-        self.check_texts(texts, "inputs")
-        most = self.limits.batch_tokens
-
-        def compute() -> list[NDArray[np.float32]]:
-            ids = release.tokenize(texts, role)
-            tokens = sum(map(len, ids))
-            if len(texts) > 1 and tokens > most:
-                raise Problem(413, f"inputs has {tokens:,} tokens, at most {most:,} are allowed; send fewer texts")
-            return [release.token_states(each, role) for each in ids]
-
-        return cast("list[NDArray[np.float32]]", await self._answer(Job(release, texts, role, alone=compute)))
-
     async def search(self, release: Release, texts: Sequence[str], how: Ranked) -> list[Found]:
         """The passages of each query."""
         self.check_texts(texts, "queries")

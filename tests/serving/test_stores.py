@@ -16,7 +16,6 @@ from stillhouse.cli import serve
 from stillhouse.core.errors import InputError
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
-from stillhouse.serving.stores import publish as publishing
 from stillhouse.serving.stores.publish import publish, roll_back
 from stillhouse.serving.stores.searcher import StoreSearcher
 from stillhouse.serving.stores.store import Store, open_store
@@ -136,8 +135,8 @@ def test_damaged_content_is_not_put_into_use(
     old = publish(releases[0], store, quiet)
     put = type(store).put
 
-    def damaging(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray, fresh: bool = False) -> None:
-        put(self, table, rows, vectors + np.float32(1e-3), fresh)
+    def damaging(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray) -> None:
+        put(self, table, rows, vectors + np.float32(1e-3))
 
     with monkeypatch.context() as patch:
         patch.setattr(type(store), "put", damaging)
@@ -145,29 +144,6 @@ def test_damaged_content_is_not_put_into_use(
             publish(releases[1], store, quiet)
     assert store.live() == old
     publish(releases[1], store, quiet)
-    same_as_brute(searcher_of(releases[1], store), releases[1])
-
-
-def test_an_interrupted_publish_goes_on(address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "BATCH", 5)
-    store = open_store(address)
-    old = publish(releases[0], store, quiet)
-    put, written = type(store).put, []
-
-    def failing(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray, fresh: bool = False) -> None:
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        written.append(rows)
-        put(self, table, rows, vectors, fresh)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(store), "put", failing)
-        with pytest.raises(KeyboardInterrupt):
-            publish(releases[1], store, quiet)
-    assert store.live() == old
-    lines: list[str] = []
-    publish(releases[1], store, lines.append)
-    assert [line for line in lines if "of 24" in line] == ["20 of 24 passages", "24 of 24 passages"]
     same_as_brute(searcher_of(releases[1], store), releases[1])
 
 

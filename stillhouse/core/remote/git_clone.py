@@ -24,6 +24,6 @@ def clone(repo: str, target: Path, *flags: str) -> None:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         why = lines[-1] if lines else f"{fatal}{rest}".strip().split("\n")[0] or "git said nothing"
         raise InputError(
-            f"cannot read the repository {repo} ({why.rstrip('.')}). Is its address right, does the branch exist, and can "
-            "this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
+            f"cannot read the repository {repo} ({why.rstrip('.')}). Is its address right, does the branch exist, and "
+            "can this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
         )

@@ -100,14 +100,9 @@ class Postgres:
     def drop(self, table: str) -> None:
         self._run("DROP TABLE IF EXISTS {table}", table=table)
 
-    def count(self, table: str) -> int:
-        return int(self._run("SELECT count(*) FROM {table}", table=table)[0][0])
-
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
         def write(connection: psycopg.Connection) -> None:
             with connection.transaction(), connection.cursor() as cursor:
-                if not fresh:
-                    self._delete(cursor, table, [row["passage_id"] for row in rows])
                 into = self._sql("COPY {table} ({columns}) FROM STDIN WITH (FORMAT BINARY)", table)
                 with cursor.copy(into) as copy:
                     copy.set_types(TYPES)
@@ -115,9 +110,6 @@ class Postgres:
                         copy.write_row([*(row[name] for name in TEXTS), Jsonb(row["fields"]), vector_D])
 
         self._do(write)
-
-    def _delete(self, cursor: psycopg.Cursor, table: str, passage_ids: Sequence[str]) -> None:
-        cursor.execute(self._sql("DELETE FROM {table} WHERE passage_id = ANY(%s)", table), (list(passage_ids),))
 
     def finish(self, table: str) -> None:
         found = self._run("SELECT vector_dims(embedding) FROM {table} LIMIT 1", table=table)

@@ -1,6 +1,6 @@
 """Publishes a release to a store: writes a new table, checks it, and then puts it into use at once for everyone.
 
-Until then the old release answers, whatever happens. A repeated publish goes on where the last one was interrupted.
+Until then the old release answers, whatever happens. A repeated publish begins again.
 
 Shape suffixes: B rows of a batch, D width.
 """
@@ -58,18 +58,14 @@ def roll_back(store: Store) -> str:
 
 
 def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, Any]:
-    """Writes and checks what a table lacks; returns its record."""
+    """Writes and checks a table; returns its record. What an interrupted publish left is written again."""
+    store.drop(table)
     store.create(table, release.index.width)
-    present = store.count(table)
-    there = present // BATCH * BATCH
-    if there:
-        say(f"{there:,} passages are there from an interrupted publish")
     digest = 0
     for start, rows, vectors_BD in batches(release):
         digest += digest_of(rows, vectors_BD)
-        if start >= there:
-            store.put(table, rows, vectors_BD, fresh=start >= present)
-            say(f"{start + len(rows):,} of {len(release.passages):,} passages")
+        store.put(table, rows, vectors_BD)
+        say(f"{start + len(rows):,} of {len(release.passages):,} passages")
     say("building the store's index")
     store.finish(table)
     say("checking the store's content")

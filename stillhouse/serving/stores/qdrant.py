@@ -101,11 +101,7 @@ class Qdrant:
         with self._errors():
             self._client.delete_collection(table)
 
-    def count(self, table: str) -> int:
-        with self._errors():
-            return int(self._client.count(table, exact=True).count)
-
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
         points = [
             models.PointStruct(id=number(row["passage_id"]), vector=vector_D.tolist(), payload=row)
             for row, vector_D in zip(rows, vectors_BD)

@@ -69,11 +69,8 @@ class Store(Protocol):
     def drop(self, table: str) -> None:
         """Removes a table."""
 
-    def count(self, table: str) -> int:
-        """The number of rows."""
-
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
-        """Writes rows, in place of those with their ids; with `fresh`, there are none. All or nothing is written."""
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
+        """Writes new rows. All or nothing is written."""
 
     def finish(self, table: str) -> None:
         """Builds the index of a complete table, unless it exists."""

@@ -21,14 +21,13 @@ from langchain_core.retrievers import BaseRetriever
 class StillhouseRetriever(BaseRetriever):
     """Passages of the service at `url`, best first. A document's metadata names the release that found it.
 
-    `bm25` is BM25's share of the ranking; None = the share that the release ranks best with. `release` names an open
-    release of the service; "" = the one in use. Raises `ValueError` with the service's message if it refuses.
+    `bm25` is BM25's share of the ranking; None = the share that the release ranks best with. Raises `ValueError` with
+    the service's message if it refuses.
     """
 
     url: str
     top: int = 5
     bm25: float | None = None
-    release: str = ""
     token: str = ""
     timeout: float = 30.0
 
@@ -36,8 +35,6 @@ class StillhouseRetriever(BaseRetriever):
         asked: dict[str, Any] = {"query": query, "top": self.top}
         if self.bm25 is not None:
             asked["bm25"] = self.bm25
-        if self.release:
-            asked["release"] = self.release
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         answer = requests.post(f"{self.url.rstrip('/')}/search", json=asked, headers=headers, timeout=self.timeout)
         if answer.status_code != 200:

@@ -12,10 +12,17 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from stillhouse import __version__
-from stillhouse.core import interrupt
 from stillhouse.core.config import nearest
-from stillhouse.core.errors import CRASH, InputError, ValidationFailed, access_errors, is_full_disk
-from stillhouse.core.terminal import NobodyReads, show, warn, warnings_visible
+from stillhouse.core.errors import (
+    CRASH,
+    INTERRUPTED,
+    INTERRUPTION,
+    InputError,
+    ValidationFailed,
+    access_errors,
+    is_full_disk,
+)
+from stillhouse.core.terminal import NobodyReads, show, warn
 from stillhouse.models.acceleration.threads import prepare_threads
 from stillhouse.pipeline.steps.registry import steps
 
@@ -47,10 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `stillhouse.core.errors` lists them."""
     prepare_threads()
     try:
-        with interrupt.ends_soon(), warnings_visible(), access_errors():
+        with access_errors():
             return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
-        return interrupt.exit_code()
+        warn(INTERRUPTION)
+        return INTERRUPTED
     except (InputError, ValidationFailed) as error:
         warn(f"stillhouse: {error}")
         return error.exit_code

@@ -17,11 +17,9 @@ LOG is the folder passed to `stillhouse serve --log-queries`; the service may be
 to FOLDER: queries.jsonl and qrels/train.tsv, which `ingest` adds to its train queries (setting train_queries), and
 export.json, which counts what was left out and why.
 
-A pair is kept if enough clients clicked it or marked it relevant, and more than marked it not relevant. The share of
-votes per client is limited, so that no single client can steer the retriever.
+A pair is kept if it was clicked or marked relevant often enough, and more often than it was marked not relevant.
 
-With --all, FOLDER gets every question of the log, without passages: `stillhouse label-queries` finds them. A question
-that a client repeats counts once, and one client has no larger share of the questions than of the votes.
+With --all, FOLDER gets every question of the log, without passages: `stillhouse label-queries` finds them.
 
 examples:
   stillhouse queries export asked clicked
@@ -30,7 +28,7 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    from stillhouse.corpus.feedback_votes import LEAST_CLIENTS
+    from stillhouse.corpus.feedback_votes import LEAST_VOTES
 
     parser = Parser("queries", "Exports users' feedback on a service's answers as train queries.", EXAMPLES)
     parser.add_argument("action", choices=("export",), help="export: write the log's current content to FOLDER")
@@ -38,16 +36,16 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a new folder to write to")
     flag(
         parser,
-        "--least-clients N",
-        f"how many different clients must support a pair (default: {LEAST_CLIENTS}), or with --all ask a question "
-        "(default: 1)",
+        "--least-votes N",
+        f"how many votes must support a pair (default: {LEAST_VOTES}), or with --all how often a question must have "
+        "been asked (default: 1)",
         int,
     )
     flag(parser, "--all", "export all questions, without passages")
     arguments = parser.parse(argv)
-    least = arguments.least_clients
+    least = arguments.least_votes
     if least is None:
-        least = 1 if arguments.all else LEAST_CLIENTS
+        least = 1 if arguments.all else LEAST_VOTES
     facts = export(arguments.log, arguments.folder, least, arguments.all)
     kind = "questions" if arguments.all else f"train queries with {facts['qrels']:,} passages"
     show(f"wrote {facts['queries']:,} {kind} to {arguments.folder}")
@@ -56,33 +54,32 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def export(log: Path, folder: Path, least_clients: int, whole: bool = False) -> dict[str, Any]:
+def export(log: Path, folder: Path, least_votes: int, whole: bool = False) -> dict[str, Any]:
     """Writes the train queries, or the questions of the `whole` log; returns the content of export.json.
 
     Raises `InputError` for a log without feedback, or without questions.
     """
     from stillhouse.corpus.feedback_votes import Vote, choose, query_id
     from stillhouse.corpus.label_files import write_qrels, write_queries
-    from stillhouse.serving.feedback_log import read_feedback
-    from stillhouse.serving.query_log import read_asked
+    from stillhouse.serving.query_log import FEEDBACK, QUERIES, read_log
 
     if folder.exists():
         raise InputError(f"{folder} already exists; choose a new folder")
-    if least_clients < 1:
-        raise InputError(f"--least-clients must be 1 or more, not {least_clients}")
+    if least_votes < 1:
+        raise InputError(f"--least-votes must be 1 or more, not {least_votes}")
     if whole:
-        votes = [Vote(query, "", client, 1, at) for query, client, at in read_asked(log)]
+        votes = [Vote(row["query"], "") for row in read_log(log, QUERIES)]
     else:
         votes = [
-            Vote(each.query, each.passage_id, each.client, -1 if each.kind == "not_relevant" else 1, each.at)
-            for each in read_feedback(log)
+            Vote(row["query"], row["passage_id"], -1 if row["kind"] == "not_relevant" else 1)
+            for row in read_log(log, FEEDBACK)
         ]
-    chosen = choose(votes, least_clients)
+    chosen = choose(votes, least_votes)
     facts = {
         "queries": len(chosen.pairs),
         "qrels": 0 if whole else sum(map(len, chosen.pairs.values())),
         "votes": chosen.votes,
-        "least_clients": least_clients,
+        "least_votes": least_votes,
         "rejected": dict(chosen.rejected),
     }
     with whole_folder(folder) as staging:

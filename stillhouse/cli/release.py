@@ -23,7 +23,6 @@ actions:
   rollback  puts an earlier release back into use
   fetch     copies the artifacts of a release to a folder
   card      copies the winner of a run with a model card, for the Hugging Face Hub
-  register  updates Kubeflow's Model Registry with the releases
 
 examples:
   stillhouse release promote
@@ -79,8 +78,6 @@ def promote_action(argv: Sequence[str]) -> int:
     arguments = parser.parse(argv)
     from stillhouse.core.monitoring.watch import watch_task
     from stillhouse.pipeline.steps.spec import Report
-    from stillhouse.releases.git import Git
-    from stillhouse.releases.model_registry.register import follow
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.whole_run import promote_whole_run
 
@@ -91,7 +88,6 @@ def promote_action(argv: Sequence[str]) -> int:
             )
             task.report = Report(outcome.reason, facts={"released": outcome.in_use})
         show(f"{outcome.kind}{f' {outcome.release.name}' if outcome.release else ''}: {outcome.reason}")
-        follow(Git.of(arguments.folder), warn)
     return REFUSED_CODE if outcome.kind == REFUSED else 0
 
 
@@ -101,7 +97,6 @@ def rollback_action(argv: Sequence[str]) -> int:
     flag(parser, "--reason TEXT", "the reason to record", default="")
     arguments = parser.parse(argv)
     from stillhouse.releases.git import Git
-    from stillhouse.releases.model_registry.register import follow
     from stillhouse.releases.tags import roll_back
 
     git = Git.of(arguments.folder)
@@ -111,7 +106,6 @@ def rollback_action(argv: Sequence[str]) -> int:
             show(f"{now.name} is already in use; nothing to do")
         else:
             show(f"{now.name} is in use again, instead of {before.name}")
-        follow(git, warn)
     return 0
 
 
@@ -159,30 +153,11 @@ def card_action(argv: Sequence[str]) -> int:
     return 0
 
 
-def register_action(argv: Sequence[str]) -> int:
-    parser = _parser("register", "Updates Kubeflow's Model Registry with the releases.")
-    arguments = parser.parse(argv)
-    from stillhouse.releases.git import Git
-    from stillhouse.releases.model_registry.register import register
-    from stillhouse.releases.model_registry.settings import ADDRESS, registry_settings
-
-    settings = registry_settings()
-    if settings is None:
-        raise InputError(
-            f"no Model Registry is configured; set its address, for example {ADDRESS}=http://model-registry-service.kubeflow:8080"
-        )
-    with watched("release", quiet()):
-        said = register(Git.of(arguments.folder), settings)
-    show(said)
-    return 0
-
-
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "list": list_action,
     "promote": promote_action,
     "rollback": rollback_action,
     "fetch": fetch_action,
     "card": card_action,
-    "register": register_action,
 }
 """The actions, by name."""

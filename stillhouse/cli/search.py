@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core import context
 from stillhouse.core.errors import InputError
-from stillhouse.core.file_stamps import FILE, FileStamps
 from stillhouse.core.monitoring.activity import doing, watched
-from stillhouse.core.terminal import show, visible, visible_id, visible_json
+from stillhouse.core.terminal import show, visible, visible_json
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser, flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
@@ -75,7 +74,6 @@ def search_parser() -> Parser:
         many=True,
     )
     flag(parser, "--json", "print one JSON object per question, as described below")
-    flag(parser, "--verify", "check every file against its digest, even if it has not changed since the last check")
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
 
@@ -95,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
     with environment(arguments):
         quiet = context.quiet()
         with watched("search", quiet):
-            searcher = open_searcher(folders, arguments.verify)
+            searcher = open_searcher(folders)
         answer = answer_in_json if arguments.json else answer_in_text
         for question in questions(arguments.question, prompt=not arguments.json):
             # Not around the loop: a person who types nothing may be silent.
@@ -123,18 +121,13 @@ def chosen_folders(arguments: argparse.Namespace) -> dict[str, Path]:
     return folders
 
 
-def open_searcher(folders: dict[str, Path], verify: bool) -> Searcher:
+def open_searcher(folders: dict[str, Path]) -> Searcher:
     context.hush_libraries()
     with doing("loading PyTorch"):
         from stillhouse.search.searcher import Searcher
 
-    stamps = FileStamps(context.work_root() / FILE, verify)
     run_context = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    searcher = Searcher(
-        folders["corpus"], folders["retriever"], folders["index"], run_context, stamps.digest, folders.get("hybrid")
-    )
-    stamps.save()
-    return searcher
+    return Searcher(folders["corpus"], folders["retriever"], folders["index"], run_context, folders.get("hybrid"))
 
 
 def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:
@@ -186,7 +179,7 @@ def layout(hit: Hit, width: int) -> list[str]:
     """
     names = " · ".join(filter(None, (hit.title, getattr(hit, "section", ""))))
     title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (names, hit.text))
-    first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible_id(hit.passage_id)}"
+    first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible(hit.passage_id)}"
     about = [f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in hit.fields.items()]
     about = textwrap.wrap(visible(" · ".join(about)), width=width, initial_indent="    ", subsequent_indent="    ")
     return [first, *about, *textwrap.wrap(text, width=width, initial_indent="    ", subsequent_indent="    ")]

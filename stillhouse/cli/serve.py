@@ -13,7 +13,6 @@ from stillhouse.core import context
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.config import build, field_types, setting
 from stillhouse.core.errors import InputError
-from stillhouse.core.file_stamps import FILE, FileStamps
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser, flag
 from stillhouse.pipeline.step_command import (
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from stillhouse.serving.stores.store import Store
 
 TOKEN = "STILLHOUSE_SERVE_TOKEN"
-CLIENT_KEY = "STILLHOUSE_CLIENT_KEY"
-"""Environment variable with the key that hashes client ids in the query log; by default, the log's folder holds a
-key."""
 LOOK_ELSEWHERE = 30.0
 """Seconds between two checks of a repository for a new release."""
 EXAMPLES = f"""\
@@ -59,14 +55,14 @@ endpoints:
   /             a search page                /search         ranked passages for queries
   /docs         all endpoints                /v1/embeddings  vectors, for OpenAI clients
   /info         release, digests, limits     /v1/rerank /v2/rerank  for clients of Cohere and Jina
-  /metrics      for Prometheus               /embed /embed_all /similarity /rerank
+  /metrics      for Prometheus               /embed /rerank
   /health /ready for probes                                  same as text-embeddings-inference
                                              /v2/...         KServe's Open Inference Protocol V2
   /feedback     clicks and judgements, with --log-queries FOLDER
 
 See docs/serve.md for details.
 """
-LOGGED = ("sample", "retention_days", "most_queries_bytes")
+LOGGED = ("retention_days",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +73,6 @@ class Options:
     host: str = setting("127.0.0.1", "the address to listen on")
     port: int = setting(8000, "the port to listen on; 0 picks a free one", minimum=0, maximum=65535)
     model: str = setting("retriever", "the model's name in the API")
-    keep: int = setting(1, "old releases to keep open", minimum=0)
     watch: float | None = setting(
         None, f"seconds between checks for a new release; null = 1, or {LOOK_ELSEWHERE:g} in a repository", minimum=0.01
     )
@@ -88,11 +83,7 @@ class Options:
         "are in fp32, as in `stillhouse search`",
         choices=("auto", "fp32"),
     )
-    sample: float = setting(1.0, "share of the queries to log", minimum=1e-6, maximum=1)
     retention_days: float = setting(30.0, "delete log files older than this", minimum=1e-6)
-    most_queries_bytes: int = setting(
-        1 << 30, "largest size of the query log; the oldest files are deleted first", minimum=1
-    )
 
 
 def serve_parser() -> Parser:
@@ -112,7 +103,6 @@ def serve_parser() -> Parser:
     flag(group, "--log-queries FOLDER", "log queries and results in this folder, and accept /feedback", Path)
     add_setting_flags(group, Options, LOGGED)
     flag(parser, "--log-requests", "log one line per request, without its text")
-    flag(parser, "--verify", "check the digest of every file, even if it is unchanged since the last check")
     add_setting_flags(parser, Options, field_types(Options).keys() - LOGGED)
     group = parser.add_argument_group("limits")
     for field in fields(Limits):
@@ -152,9 +142,8 @@ def check(arguments: argparse.Namespace) -> Limits:
 def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     context.hush_libraries()
     from stillhouse.serving.app import make_service
-    from stillhouse.serving.client_ids import read_key
     from stillhouse.serving.open_releases import OpenReleases
-    from stillhouse.serving.query_log import LogChoices, QueryLog
+    from stillhouse.serving.query_log import QueryLog
     from stillhouse.serving.server import listen, run
 
     store: Store | None = None
@@ -167,15 +156,12 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     with listen(arguments.host, arguments.port) as listening:
 
         def opened(source: Source) -> Release:
-            return open_release(source, arguments.verify, arguments.precision, store)
+            return open_release(source, arguments.precision, store)
 
         queries: QueryLog | None = None
-        key = b""
         if arguments.log_queries:
-            choices = LogChoices(arguments.sample, arguments.retention_days, arguments.most_queries_bytes)
-            queries = QueryLog(arguments.log_queries, choices, context.say)
-            key = read_key(arguments.log_queries, os.environ.get(CLIENT_KEY, ""))
-        releases = OpenReleases(source_of(arguments), opened, arguments.keep, context.say)
+            queries = QueryLog(arguments.log_queries, arguments.retention_days, context.say)
+        releases = OpenReleases(source_of(arguments), opened, context.say)
         service = make_service(
             releases,
             limits,
@@ -184,7 +170,6 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             model=arguments.model,
             log_requests=arguments.log_requests,
             queries=queries,
-            client_key=key,
         )
         run(service, listening, arguments.grace, arguments.watch, context.say)
 
@@ -207,23 +192,19 @@ def source_of(arguments: argparse.Namespace) -> Source:
     if not repository:
         return FolderSource(Path(arguments.place))
     folder = arguments.fetch_into or context.work_root() / "releases" / digest_json(repository)[:12]
-    return ReleasedSource(repository, folder, context.say, arguments.release, arguments.keep)
+    return ReleasedSource(repository, folder, context.say, arguments.release)
 
 
-def open_release(source: Source, verify: bool = False, precision: str = "fp32", store: Store | None = None) -> Release:
-    """Opens, checks and warms up what a source holds, to be searched in `store` if there is one; digests of unchanged
-    files are cached."""
+def open_release(source: Source, precision: str = "fp32", store: Store | None = None) -> Release:
+    """Opens, checks and warms up what a source holds, to be searched in `store` if there is one."""
     from stillhouse.serving.release import Release
     from stillhouse.serving.store_release import StoreRelease
 
-    stamps = FileStamps(context.work_root() / FILE, verify)
-    # A service keeps its files open for long, and writes nothing else to the work folder.
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
     if store:
-        release: Release = StoreRelease(source.folders(), store, how, stamps.digest, precision)
+        release: Release = StoreRelease(source.folders(), store, how, precision)
     else:
-        release = Release(source.folders(), how, stamps.digest, precision)
-    stamps.save()
+        release = Release(source.folders(), how, precision)
     release.origin = source.origin()
     release.warm()
     return release

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,10 +47,6 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-Digest = Callable[[Path], str]
-"""A function that returns the SHA-256 of a file."""
-
-
 def digest_json(value: Any) -> str:
     """The digest of plain data, whatever the order of its keys."""
     return digest_bytes(json.dumps(value, sort_keys=True, ensure_ascii=False).encode())
@@ -64,10 +60,10 @@ def _json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def digest_files(folder: Path, digest: Digest = digest_file) -> dict[str, str]:
+def digest_files(folder: Path) -> dict[str, str]:
     """The digest of every file below a folder except its manifest, sorted by relative POSIX path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
-    return {path.relative_to(folder).as_posix(): digest(path) for path in paths}
+    return {path.relative_to(folder).as_posix(): digest_file(path) for path in paths}
 
 
 @contextmanager
@@ -241,7 +237,7 @@ def _sealed(content: Mapping[str, Any]) -> bytes:
     return _json_bytes(plain | {"seal": digest_json(plain)})
 
 
-def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_file) -> Manifest:
+def read_manifest(folder: Path, *, verify: bool = True) -> Manifest:
     """Reads an artifact's manifest and, with `verify`, checks every file against it.
 
     Raises `InputError` if the folder is missing, no step wrote it, or a file has changed since.
@@ -262,7 +258,7 @@ def read_manifest(folder: Path, *, verify: bool = True, digest: Digest = digest_
     if not intact:
         raise InputError(f"{path} is damaged; run the step that writes {folder} again")
     if verify:
-        found = digest_files(folder, digest)
+        found = digest_files(folder)
         changed = sorted(
             name for name in manifest.files.keys() | found.keys() if manifest.files.get(name) != found.get(name)
         )
@@ -280,13 +276,13 @@ def copy_content(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
 
 
-def foreign_manifest(folder: Path, digest: Digest = digest_file) -> Manifest:
+def foreign_manifest(folder: Path) -> Manifest:
     """The manifest of a model folder or a file that no step wrote: the digests of its files and nothing else."""
     if folder.is_file():
-        return Manifest(step="", files={folder.name: (own := digest(folder))}, digest=own)
+        return Manifest(step="", files={folder.name: (own := digest_file(folder))}, digest=own)
     if not folder.is_dir():
         raise InputError(f"{folder} does not exist")
-    files = digest_files(folder, digest)
+    files = digest_files(folder)
     if not files:
         raise InputError(f"{folder} is empty")
     return Manifest(step="", files=files, digest=digest_json(files))

@@ -7,7 +7,7 @@
 | 2 | bad input: a flag, a setting, a file, settings with which a training diverges; the message says what to do |
 | 3 | the corpus did not pass validation |
 | 4 | a promotion was refused and the old release stays; only for commands that promote |
-| 130 | interrupted by SIGINT (`stillhouse.core.interrupt`) |
+| 130 | interrupted by Ctrl-C |
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from stillhouse.core.report import Report
 
 CRASH = 1
 """The exit code of a crash."""
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 plus the signal's number, as in shells."""
+INTERRUPTION = "stillhouse: interrupted; run the same command again to resume from the last checkpoint"
 NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 """Error numbers for a missing permission and a read-only file system."""
 NO_PLACE = (

@@ -11,9 +11,6 @@ import json
 import os
 import re
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TextIO
 
 CONTROL = "\x00-\x1f\x7f-\x9f\u2028\u2029"
@@ -31,11 +28,6 @@ class NobodyReads(Exception):
 def visible(text: object) -> str:
     """Text on one line, with harmful characters escaped."""
     return _HARMFUL.sub(lambda found: _escaped(found[0]), str(text))
-
-
-def visible_id(id: str) -> str:
-    """An id with every invisible character escaped, since two ids that look alike may differ in one."""
-    return "".join(each if each.isprintable() else _escaped(each) for each in id)
 
 
 def visible_json(value: Any, **how: Any) -> str:
@@ -58,31 +50,6 @@ def message_lines(message: object) -> list[str]:
     """The lines of a message as `warn` prints them."""
     first, *others = map(visible, str(message).split("\n"))
     return [first, *(line if line.startswith("  ") else f"  {line}" for line in others)]
-
-
-@contextmanager
-def warnings_visible() -> Iterator[None]:
-    """Prints Python's warnings with `warn` until the block ends."""
-    shown = warnings.showwarning
-
-    def show_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if file is not None:
-            shown(message, category, filename, lineno, file, line)
-        else:
-            warn(warnings.formatwarning(message, category, filename, lineno, line).rstrip("\n"))
-
-    warnings.showwarning = show_warning
-    try:
-        yield
-    finally:
-        warnings.showwarning = shown
 
 
 def _escaped(character: str) -> str:

@@ -1,8 +1,4 @@
-"""Turns clicks into train queries that no single person can manipulate.
-
-A client has one vote on each pair of query and passage: the last one. A pair is accepted if enough clients are for it,
-and more than are against it.
-"""
+"""Turns feedback into train queries: pairs of a query and a passage that enough votes are for, and fewer against."""
 
 from __future__ import annotations
 
@@ -14,20 +10,17 @@ from typing import NamedTuple
 
 from stillhouse.corpus.cleaning import normalise
 
-LEAST_CLIENTS = 3
-REPEATED = "an earlier vote of the client on the same pair"
-FEW_CLIENTS = "a pair that too few clients are for"
-AGAINST = "a pair that as many clients are against"
+LEAST_VOTES = 3
+FEW_VOTES = "a pair that too few votes are for"
+AGAINST = "a pair that as many votes are against"
 
 
 class Vote(NamedTuple):
-    """`value` is 1 for the passage and -1 against it; `at` orders the votes."""
+    """`value` is 1 for the passage and -1 against it."""
 
     query: str
     passage_id: str
-    client: str
-    value: int
-    at: str
+    value: int = 1
 
 
 @dataclass(frozen=True)
@@ -42,31 +35,25 @@ class Chosen:
     rejected: Mapping[str, int]
 
 
-def choose(votes: Iterable[Vote], least_clients: int = LEAST_CLIENTS) -> Chosen:
+def choose(votes: Iterable[Vote], least_votes: int = LEAST_VOTES) -> Chosen:
     """Chooses the pairs that the votes support. Queries count as equal if `normalise` makes them equal."""
-    given = sorted(votes, key=lambda vote: (vote.at, vote))
-    rejected: Counter[str] = Counter()
-    last: dict[tuple[str, str, str], Vote] = {}
-    for vote in given:
-        key = (vote.client, normalise(vote.query), vote.passage_id)
-        rejected[REPEATED] += key in last
-        last.pop(key, None)
-        last[key] = vote
     sides: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     forms: dict[str, Counter[str]] = defaultdict(Counter)
-    for (_, query, passage_id), vote in last.items():
-        sides[query, passage_id][vote.value] += 1
+    for vote in votes:
+        query = normalise(vote.query)
+        sides[query, vote.passage_id][vote.value] += 1
         forms[query][vote.query] += 1
     pairs: dict[str, list[str]] = defaultdict(list)
+    rejected: Counter[str] = Counter()
     for (query, passage_id), side in sorted(sides.items()):
-        if side[1] < least_clients:
-            rejected[FEW_CLIENTS] += side.total()
+        if side[1] < least_votes:
+            rejected[FEW_VOTES] += side.total()
         elif side[1] <= side[-1]:
             rejected[AGAINST] += side.total()
         else:
             written = min(forms[query].items(), key=lambda form: (-form[1], form[0]))[0]
             pairs[written].append(passage_id)
-    return Chosen(dict(pairs), len(given), {reason: count for reason, count in rejected.items() if count})
+    return Chosen(dict(pairs), sum(side.total() for side in sides.values()), dict(rejected))
 
 
 def query_id(text: str) -> str:

@@ -75,9 +75,6 @@ class TextEncoder(Protocol):
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
 
-    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """What is pooled: float32 [L, D] of a text."""
-
 
 @doing("loading the model")
 def open_query_encoder(folder: Path, context: Context) -> PlainBert | AnyEncoder:
@@ -190,11 +187,6 @@ class PlainBert:
             vectors_QD[rows] = (normalized(vector_BD) if self.normalize else vector_BD).cpu().numpy()
             first += count
         return vectors_QD
-
-    @torch.inference_mode()
-    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Float32 [L, D]."""
-        return self._states(list(ids), [(0, 1, len(ids))])[: len(ids)].float().cpu().numpy()
 
     def _states(self, tokens: list[int], groups: Groups) -> Tensor:
         """Hidden states [T, D]."""
@@ -311,21 +303,6 @@ class AnyEncoder:
         texts = replace(self.encoder.texts([], self.role), ids=[list(each) for each in ids])
         vectors_QD: NDArray[np.float32] = encode(self.encoder, texts, self.context, "texts", EXACT)
         return vectors_QD
-
-    def token_states(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        from stillhouse.models.encoder import inference
-        from stillhouse.models.towers import BagOfWordsTower
-
-        tower = self.encoder.tower(self.role)
-        with inference(self.encoder, self.context, EXACT) as device:
-            ids_1L = torch.tensor([list(ids)], device=device)
-            if isinstance(tower, BagOfWordsTower):
-                states_1LD = tower.embedding(ids_1L)
-            elif tower.encoder is None:
-                states_1LD = tower.first.embedding.weight[ids_1L]
-            else:
-                states_1LD = tower.encoder(input_ids=ids_1L, attention_mask=torch.ones_like(ids_1L)).last_hidden_state
-            return states_1LD[0].float().cpu().numpy()
 
 
 def _weights(folder: Path, part: str) -> dict[str, Tensor]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import read_manifest, refuse_foreign
-from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact
 from stillhouse.core.remote.dvc_source import fetch, of_a_remote
 from stillhouse.releases.git import Git
-from stillhouse.releases.objects import lacking_in_cache, lacking_on_remote, send
 from stillhouse.releases.tags import Release
 
+REVISION = "STILLHOUSE_REVISION"
+"""Environment variable with the git commit of the code; an image sets it."""
 ALWAYS = "always changed"
 """DVC's status of a stage that runs every time; later stages depend on its output."""
 
@@ -55,30 +54,13 @@ def record(folder: Path) -> None:
 def push(folder: Path) -> None:
     """Pushes the workspace's data to its default remote. Skips what is already there.
 
-    Files that DVC's cache has lost or damaged are restored from the workspace, whose artifacts the caller has checked.
-    Raises `InputError` with the remedy if there is no remote, if it accepts nothing, or if it loses what it accepted.
+    Raises `InputError` with the remedy if there is no remote, or if it does not take the data.
     """
     with _workspace(folder) as repo:
         if not repo.config["core"].get("remote"):
             raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
-        if lacking := lacking_in_cache(repo):
-            say(f"DVC's cache lacks {len(lacking)} files of {_names(lacking)}; restoring them from the workspace")
-            repo.commit(force=True)
-        if lacking := lacking_on_remote(repo):
-            send(repo, lacking)
-        # DVC itself sends to a remote that keeps versions; it must rebuild its list of files to send (objects.py).
-        repo.drop_data_index()
+        repo.drop_data_index()  # after a kill during a push, DVC would send only what its list holds
         repo.push()
-        lacking = lacking_on_remote(repo)
-    if lacking:
-        raise InputError(
-            f"the remote does not keep {len(lacking)} files of {_names(lacking)} of {folder}; is it full, or does "
-            "something remove them? Nothing was released"
-        )
-
-
-def _names(lacking: Mapping[str, str]) -> str:
-    return ", ".join(sorted(set(lacking.values())))
 
 
 @doing("fetching the artifacts")
@@ -118,7 +100,6 @@ def _workspace(folder: Path) -> Iterator[Any]:
     os.chdir(folder)  # DVC reads dvc.yaml's templates relative to the current folder
     try:
         with Repo(".") as repo:
-            _drop_cut_note(repo)
             yield repo
     except Exception as error:
         if not (isinstance(error, (DvcException, OSError)) or of_a_remote(error)):
@@ -134,29 +115,9 @@ def _workspace(folder: Path) -> Iterator[Any]:
         os.chdir(here)
 
 
-def _drop_cut_note(repo: Any) -> None:
-    """Removes DVC's record of readers and writers if a kill truncated it; DVC would refuse to work with it."""
-    from dvc.lock import LockError, make_lock
-    from dvc.rwlock import RWLOCK_FILE, RWLOCK_LOCK
-
-    note = Path(repo.tmp_dir) / RWLOCK_FILE
-    hardlink = repo.config["core"].get("hardlink_lock", False)
-    with suppress(LockError), make_lock(str(note.with_name(RWLOCK_LOCK)), repo.tmp_dir, hardlink_lock=hardlink):
-        if note.is_file() and not _is_json(note):
-            note.unlink()
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        json.loads(path.read_bytes())
-    except ValueError:
-        return False
-    return True
-
-
 @doing("reading the provenance of the artifacts")
 def artifacts_of(folder: Path, paths: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The entries of `release.json` for artifacts: path, Stillhouse's and DVC's digests, the code and its commit."""
-    from stillhouse.releases.lineage import lineage
-
-    return {name: {"path": path} | lineage(folder / path) for name, path in paths.items()}
+    """The entries of `release.json` for artifacts: path, digest, and the commit of the code if it is known."""
+    revision = os.environ.get(REVISION, "")
+    digests = {name: read_manifest(folder / path, verify=False).digest for name, path in paths.items()}
+    return {name: {"path": path, "digest": digests[name], "revision": revision} for name, path in paths.items()}

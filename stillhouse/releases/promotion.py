@@ -6,17 +6,19 @@ is already there), then a single push to git of the commit and both tags, which 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.context import own_namespace
+from stillhouse.core.monitoring.settings import PIPELINE, RUN
 from stillhouse.corpus.difference import fingerprint
 from stillhouse.corpus.store import Corpus
 from stillhouse.releases import data
 from stillhouse.releases.git import REMOTE, Git
-from stillhouse.releases.lineage import kubeflow_run
 from stillhouse.releases.tags import (
     Release,
     branch_of,
@@ -91,7 +93,7 @@ def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorde
         "verdict": verdict,
         "fingerprint": fingerprint(Corpus.open(corpus)),
         "source": read_manifest(corpus, verify=False).facts.get("versioned", {}),
-        "run": kubeflow_run(),
+        "run": _kubeflow_run(),
     } | dict(candidate.facts)
     if not recorded:
         data.record(candidate.folder)
@@ -101,6 +103,12 @@ def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorde
     data.push(candidate.folder)
     release = publish(git, record, candidate.bump, branch, base, against)
     return Outcome(RELEASED, release, verdict.get("reason", "the first release"), in_use=True)
+
+
+def _kubeflow_run() -> dict[str, str]:
+    """The Kubeflow run of this process; empty outside Kubeflow."""
+    run = os.environ.get(RUN)
+    return {"id": run, "pipeline": os.environ.get(PIPELINE, ""), "namespace": own_namespace()} if run else {}
 
 
 def _already(release: Release, champion: Release | None) -> str:

@@ -279,7 +279,7 @@ def _champion_ref(git: Git, history: History, release: Release, commit: str, why
 def _message(release: Release, record: Mapping[str, Any]) -> str:
     """The tag's text, for people."""
     lines = [f"{NAME} {release.name}: {record['summary']}", ""]
-    lines += [f"{name}: {entry['path']} {entry['dvc']}" for name, entry in record["artifacts"].items()]
+    lines += [f"{name}: {entry['path']} {entry['digest']}" for name, entry in record["artifacts"].items()]
     if record.get("verdict"):
         lines += ["", record["verdict"]["reason"]]
     return "\n".join(lines)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stillhouse.core import context
-from stillhouse.core.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
+from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.core.open_folders import OpenFolders
 from stillhouse.corpus.filters import Where, rows_where
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
@@ -55,9 +54,8 @@ class DocumentHit(Hit):
 class Searcher:
     """A corpus, its index and its retriever, loaded once for many questions. With `hybrid`, BM25 ranks too.
 
-    Answers come from the files that were verified on opening, even after another run has replaced them. `digest` gives
-    the SHA-256 of a file. Raises `InputError` for a missing or damaged folder, and for an index or a hybrid that was
-    made from another corpus or by another retriever.
+    Open it again after another run has replaced the folders. Raises `InputError` for a missing or damaged folder, and
+    for an index or a hybrid that was made from another corpus or by another retriever.
     """
 
     def __init__(
@@ -66,22 +64,18 @@ class Searcher:
         retriever: Path,
         index: Path,
         context: Context,
-        digest: Digest = digest_file,
         hybrid: Path | None = None,
     ) -> None:
         folders = {"corpus": corpus, "retriever": retriever, "index": index}
-        self._held = OpenFolders(folders | ({"hybrid": hybrid} if hybrid else {}))
+        refuse_unfit(folders | ({"hybrid": hybrid} if hybrid else {}))
         self._context = context
-        with self._held.named():
-            refuse_unfit(self._held, digest, hybrid is not None)
-            self._corpus = Corpus.open(self._held["corpus"])
-            self._encoder = open_query_encoder(self._held["retriever"], context)
-            self._index = VectorIndex(self._held["index"])
-            check_index(self._index, self._corpus)
-            check_width(self._encoder, self._index)
-            self._hybrid = self._open_hybrid() if hybrid else None
-            self._by_document = has_documents(self._corpus)
-            self._held.refuse_changed()
+        self._corpus = Corpus.open(corpus)
+        self._encoder = open_query_encoder(retriever, context)
+        self._index = VectorIndex(index)
+        check_index(self._index, self._corpus)
+        check_width(self._encoder, self._index)
+        self._hybrid = self._open_hybrid(hybrid) if hybrid else None
+        self._by_document = has_documents(self._corpus)
 
     @classmethod
     def open(
@@ -97,14 +91,14 @@ class Searcher:
         """
         context.hush_libraries()
         where = Context(work=context.work_root(), device=context.device(), quiet=True)
-        return cls(Path(corpus), Path(retriever), Path(index), where, hybrid=Path(hybrid) if hybrid else None)
+        return cls(Path(corpus), Path(retriever), Path(index), where, Path(hybrid) if hybrid else None)
 
     @doing("loading BM25")
-    def _open_hybrid(self) -> HybridSearch | None:
+    def _open_hybrid(self, folder: Path) -> HybridSearch | None:
         """The fusion with BM25, or None if the retriever alone ranks best."""
         from stillhouse.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
 
-        found = read_hybrid(self._held["hybrid"], self._index)
+        found = read_hybrid(folder, self._index)
         return found if found.both else None
 
     def search(self, question: str, top: int, where: Where | None = None, documents: bool | None = None) -> list[Hit]:
@@ -114,35 +108,32 @@ class Searcher:
         exactly. With `documents`, `DocumentHit`s of the best documents; by default that is so for a corpus whose
         passages were split or whose qrels name documents.
 
-        Raises `InputError` for a question without words, for a condition that fits no field, and if a file was
-        overwritten in place.
+        Raises `InputError` for a question without words, and for a condition that fits no field.
         """
         if not question.strip():
             raise InputError("the question is empty; type a question")
-        with self._held.named():
-            vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
-            refuse_not_finite(vectors_QD, [question])
-            vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
-            index: VectorIndex | FilteredIndex = self._index
-            hybrid = self._hybrid
-            if where:
-                rows_F = rows_where(self._corpus.fields, where)
-                index, hybrid = FilteredIndex(self._index, rows_F), hybrid and hybrid.among(rows_F)
+        vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
+        refuse_not_finite(vectors_QD, [question])
+        vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
+        index: VectorIndex | FilteredIndex = self._index
+        hybrid = self._hybrid
+        if where:
+            rows_F = rows_where(self._corpus.fields, where)
+            index, hybrid = FilteredIndex(self._index, rows_F), hybrid and hybrid.among(rows_F)
 
-            def ranked(depth: int) -> Ranking:
-                on_gpu = searches_on_gpu(self._index, depth, self._context)
-                if hybrid and len(index):
-                    return hybrid.search([question], vectors_QD, min(depth, len(index)), on_gpu)
-                return index.search(vectors_QD, depth, gpu=on_gpu)
+        def ranked(depth: int) -> Ranking:
+            on_gpu = searches_on_gpu(self._index, depth, self._context)
+            if hybrid and len(index):
+                return hybrid.search([question], vectors_QD, min(depth, len(index)), on_gpu)
+            return index.search(vectors_QD, depth, gpu=on_gpu)
 
-            by_document = self._by_document if documents is None else documents
-            rows_QK, scores_QK = (
-                best_of_documents(ranked, self._documents_of, top, len(index)) if by_document else ranked(top)
-            )
-            rows = rows_QK[0][rows_QK[0] >= 0]
-            found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
-            fields = self._corpus.fields_at(rows)
-            self._held.refuse_changed()
+        by_document = self._by_document if documents is None else documents
+        rows_QK, scores_QK = (
+            best_of_documents(ranked, self._documents_of, top, len(index)) if by_document else ranked(top)
+        )
+        rows = rows_QK[0][rows_QK[0] >= 0]
+        found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
+        fields = self._corpus.fields_at(rows)
         hits: list[Hit] = []
         for rank, (score, passage, known) in enumerate(zip(scores_QK[0].tolist(), found, fields), 1):
             article, section = passage.pop("article_id"), passage.pop("section")
@@ -157,18 +148,18 @@ class Searcher:
 
 
 @doing("verifying the digests of its inputs")
-def refuse_unfit(held: OpenFolders, digest: Digest, hybrid: bool) -> None:
-    """Refuse damaged folders, and an index or a hybrid that was made from other folders than the held ones."""
-    corpus, index = (read_manifest(held[name], digest=digest) for name in ("corpus", "index"))
-    foreign = not (held["retriever"] / MANIFEST).is_file()
-    retriever = (foreign_manifest if foreign else read_manifest)(held["retriever"], digest=digest)
+def refuse_unfit(folders: Mapping[str, Path]) -> None:
+    """Refuse damaged folders, and an index or a hybrid that was made from other folders than these."""
+    corpus, index = (read_manifest(folders[name]) for name in ("corpus", "index"))
+    foreign = folders["retriever"].is_dir() and not (folders["retriever"] / MANIFEST).is_file()
+    retriever = (foreign_manifest if foreign else read_manifest)(folders["retriever"])
     sources = {"corpus": corpus, "retriever": retriever}
     made = {"index": index}
-    if hybrid:
-        made["hybrid"] = read_manifest(held["hybrid"], digest=digest)
+    if "hybrid" in folders:
+        made["hybrid"] = read_manifest(folders["hybrid"])
     for what, manifest in made.items():
         for name, source in sources.items():
             if manifest.inputs.get(name) != source.digest:
                 remedy = f"run `stillhouse {what}` with this one"
-                raise InputError(f"{held[what]} was made from another {name} than {held[name]}; {remedy}")
+                raise InputError(f"{folders[what]} was made from another {name} than {folders[name]}; {remedy}")
         sources[what] = manifest

@@ -73,15 +73,12 @@ async def models(request: Request) -> Response:
     return answer_json({"object": "list", "data": [entry]}, release)
 
 
-class EmbedAllRequest(BaseModel):
+class EmbedRequest(BaseModel):
     """The request of text-embeddings-inference clients. Texts are always truncated to the model's length."""
 
     model_config = ConfigDict(extra="ignore")
     inputs: Texts
     prompt_name: str | None = Field(None, description=ROLE_NAMES)
-
-
-class EmbedRequest(EmbedAllRequest):
     normalize: bool | None = Field(None, description="true: length 1; default: as in the index")
     dimensions: int | None = None
 
@@ -99,46 +96,6 @@ async def embed(body: EmbedRequest, request: Request) -> Response:
     if body.normalize:
         vectors_QD = _of_length_1(vectors_QD)
     return _answer(await _json_list(vector_D.tolist() for vector_D in vectors_QD), release)
-
-
-@router.post("/embed_all", summary="The vectors of all tokens, before pooling, as text-embeddings-inference gives them")
-async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
-    service = service_of(request)
-    role = role_of(body.prompt_name, "prompt_name")
-    release = service.release()
-    states = await service.token_states(release, _listed(body.inputs), role)
-    texts = [await _json_list(state_D.tolist() for state_D in states_LD) for states_LD in states]
-    return _answer(f"[{','.join(texts)}]", release)
-
-
-class Compared(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    source_sentence: str
-    sentences: Items[str]
-
-
-class SimilarityParameters(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    prompt_name: str | None = Field(None, description=f"for all sentences: {ROLE_NAMES}")
-
-
-class SimilarityRequest(BaseModel):
-    """The request of text-embeddings-inference clients."""
-
-    model_config = ConfigDict(extra="ignore")
-    inputs: Compared
-    parameters: SimilarityParameters | None = None
-
-
-@router.post("/similarity", summary="Cosines of sentences with one, as text-embeddings-inference gives them")
-async def similarity(body: SimilarityRequest, request: Request) -> Response:
-    service = service_of(request)
-    role = role_of(body.parameters and body.parameters.prompt_name, "parameters.prompt_name")
-    release = service.release()
-    service.check_texts(body.inputs.sentences, "sentences", service.limits.inputs - 1)
-    made = await service.embed(release, [body.inputs.source_sentence, *body.inputs.sentences], role, "inputs")
-    vectors_QD = _of_length_1(made.vectors)
-    return answer_json((vectors_QD[1:] @ vectors_QD[0]).tolist(), release)
 
 
 def _listed(texts: str | list[str]) -> list[str]:

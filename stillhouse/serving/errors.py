@@ -29,7 +29,7 @@ CODES = {
 }
 RERANK = ("/v1/rerank", "/v2/rerank")
 """Paths of Cohere, whose clients read `message`, and of Jina, whose clients read `detail`."""
-PLAIN = ("/embed", "/rerank", "/similarity", "/v2")
+PLAIN = ("/embed", "/rerank", "/v2")
 """Paths of protocols whose errors are a sentence, not an object. So is "/" for programs."""
 
 

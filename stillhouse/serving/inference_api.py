@@ -66,7 +66,7 @@ async def model(name: str, request: Request) -> Response:
     release = service.release()
     content = {
         "name": service.model,
-        "versions": [one.name for one in (release, *service.releases.kept)],
+        "versions": [release.name],
         "platform": "stillhouse",
         "inputs": [{"name": "text", "datatype": "BYTES", "shape": [-1]}],
         "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, release.index.width]}],

@@ -70,38 +70,25 @@ async def answer(request: Request) -> Response:
     if service.token and not same_token(given, service.token):
         return _page(service, status=401, error="the token is wrong or missing; type it and ask again")
     query, top = fields.get("query", ""), fields.get("top", "")
-    shown: dict[str, Any] = {"query": query, "release": fields.get("release", ""), "beside": fields.get("beside", "")}
     try:
-        columns = await _columns(service, query, top, [shown["release"] or None, shown["beside"] or None])
-        service.note(request, columns[0]["release"], query, columns[0]["hits"])
+        release, found = await _found(service, query, top)
+        service.note(release, query, found)
     except Problem as problem:
-        return _page(service, status=problem.status, error=problem.message, **shown)
-    response = _page(service, columns=columns, top=top or 10, **shown)
+        return _page(service, status=problem.status, error=problem.message, query=query)
+    response = _page(service, query=query, top=top or 10, hits=found)
     if token:
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
     return response
 
 
-async def _columns(service: Service, query: str, top: str, names: list[str | None]) -> list[dict[str, Any]]:
-    """The results of each release; the second one, if any, is shown beside the first."""
+async def _found(service: Service, query: str, top: str) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the release in use, and the passages that it finds, with their texts in parts."""
     if not re.fullmatch(r"[0-9]{0,4}", top) or not 1 <= int(top or 10) <= MOST_SHOWN:
         raise Problem(422, f"ask for 1 to {MOST_SHOWN} passages")
-    columns: list[dict[str, Any]] = []
-    for name in (names[0], *filter(None, names[1:])):
-        release = service.release(name)
-        how = Ranked(int(top or 10))
-        [found] = await service.search(release, [query], how)
-        shown = hits(release, found, texts=True, by_document=release.by_document(how))
-        columns.append({"release": release.name, "hits": shown})
-    ranks = [{hit["passage_id"]: hit["rank"] for hit in column["hits"]} for column in columns]
-    for number, column in enumerate(columns):
-        for hit in column["hits"]:
-            hit["parts"] = matches(hit["text"], query)
-            hit["other"] = ""
-            if len(columns) == 2:
-                there = ranks[1 - number].get(hit["passage_id"])
-                hit["other"] = f"there: {there}" if there else "not there"
-    return columns
+    release, how = service.release(), Ranked(int(top or 10))
+    [found] = await service.search(release, [query], how)
+    shown = hits(release, found, texts=True, by_document=release.by_document(how))
+    return release.name, [hit | {"parts": matches(hit["text"], query)} for hit in shown]
 
 
 def matches(text: str, query: str) -> list[tuple[bool, str]]:
@@ -136,11 +123,8 @@ def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
     defaults = {
         "query": "",
         "top": 10,
-        "release": current.name,
-        "beside": "",
-        "columns": [],
+        "hits": None,
         "error": "",
-        "releases": [current.name, *(one.name for one in service.releases.kept)],
         "in_use": current.name,
         "passages": len(current.passages),
         "longest": service.limits.characters,

@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.core.artifacts import MANIFEST, Digest, digest_file, foreign_manifest, read_manifest
+from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.core.open_folders import OpenFolders
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.acceleration.memory import release_freed_memory
 from stillhouse.models.acceleration.precision import computed_in
@@ -37,13 +36,6 @@ from stillhouse.serving.passages import Passages
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
 WARMED_WITH = "what is this about"
-CANARIES = 16
-"""The number of canary queries: the first queries of the release's run."""
-DEPTH = 10
-"""How many passages of a canary query are compared."""
-LEAST_OVERLAP = 0.8
-"""A release with a lower overlap is refused. On another CPU, nearly equal passages swap places, which lowers it by a
-few hundredths; a model other than the run's finds hardly any of the passages."""
 
 
 @dataclass(frozen=True)
@@ -72,58 +64,42 @@ class Found:
 
 
 class Release:
-    """The part of the service that answers. Its files are opened once and stay open, so replacing them does not change
+    """The part of the service that answers. Its files are read or mapped on opening, so replacing them does not change
     its answers.
 
-    `folders` are `retriever`, `index` and `corpus`, and optionally `hybrid`, `reranker` and `run`. `digest` returns the
-    SHA-256 of a file. Vectors of queries are computed in fp32, those of passages in `precision`, "auto" or "fp32".
-    Raises `InputError` for a missing or damaged folder, and for one that was not made from the others. Only one thread
-    may call `encode` and `rank` at a time.
+    `folders` are `retriever`, `index` and `corpus`, and optionally `hybrid` and `reranker`. Vectors of queries are
+    computed in fp32, those of passages in `precision`, "auto" or "fp32". Raises `InputError` for a missing or damaged
+    folder, and for one that was not made from the others. Only one thread may call `encode` and `rank` at a time.
     """
 
     filters = True
     """Whether an answer can be restricted to some passages."""
 
-    def __init__(
-        self, folders: Mapping[str, Path], context: Context, digest: Digest = digest_file, precision: str = "fp32"
-    ) -> None:
-        self._held, self._context = OpenFolders(folders), context
-        with self._held.named():
-            refuse_unfit(self._held, digest, "hybrid" in folders)
-            self.digests = {name: self._digest_of(name, digest) for name in folders}
-            if "reranker" in folders:
-                refuse_foreign_reranker(self._held, digest, self.digests)
-            if "run" in folders:
-                refuse_foreign_run(self._held, digest, self.digests)
-            # The run describes what answers, and answers nothing itself.
-            answering = {name: {"digest": value} for name, value in self.digests.items() if name != "run"}
-            self.identity = identity_of(answering)
-            self.name = self.identity[:NAME_LENGTH]
-            corpus = Corpus.open(self._held["corpus"])
-            self._queries = open_query_encoder(self._held["retriever"], context)
-            dtype = computed_in(precision, context.torch_device())
-            self._passages = open_passage_encoder(self._held["retriever"], self._queries, context, dtype)
-            self.index = VectorIndex(self._held["index"])
-            check_index(self.index, corpus)
-            check_width(self._queries, self.index)
-            self.normalize = self._queries.normalize
-            hybrid = read_hybrid(self._held["hybrid"], self.index) if "hybrid" in folders else None
-            self.fusion = hybrid.fusion if hybrid else Fusion()
-            self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
-            self.passages = Passages(corpus)
-            self.titles = corpus.titles
-            self._has_documents = has_documents(corpus)
-            self.canaries = read_canaries(self._held["run"], corpus) if "run" in folders else []
-            self._held.refuse_changed()
+    def __init__(self, folders: Mapping[str, Path], context: Context, precision: str = "fp32") -> None:
+        self._folders, self._context = folders, context
+        refuse_unfit(folders)
+        self.digests = {name: _digest_of(folder) for name, folder in folders.items()}
         self.reranks = "reranker" in folders
+        if self.reranks:
+            refuse_foreign_reranker(folders, self.digests)
+        self.identity = identity_of({name: {"digest": value} for name, value in self.digests.items()})
+        self.name = self.identity[:NAME_LENGTH]
+        corpus = Corpus.open(folders["corpus"])
+        self._queries = open_query_encoder(folders["retriever"], context)
+        dtype = computed_in(precision, context.torch_device())
+        self._passages = open_passage_encoder(folders["retriever"], self._queries, context, dtype)
+        self.index = VectorIndex(folders["index"])
+        self.adopted = adopted_index(read_manifest(folders["index"], verify=False))
+        check_index(self.index, corpus)
+        check_width(self._queries, self.index)
+        self.normalize = self._queries.normalize
+        hybrid = read_hybrid(folders["hybrid"], self.index) if "hybrid" in folders else None
+        self.fusion = hybrid.fusion if hybrid else Fusion()
+        self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
+        self.passages = Passages(corpus)
+        self.titles = corpus.titles
+        self._has_documents = has_documents(corpus)
         self.origin: Mapping[str, Any] = {}
-        self.canary_overlap: float | None = None
-
-    def _digest_of(self, name: str, digest: Digest) -> str:
-        folder = self._held[name]
-        if (folder / MANIFEST).is_file():
-            return read_manifest(folder, verify=False).digest
-        return foreign_manifest(folder, digest).digest
 
     @property
     def passage_precision(self) -> str:
@@ -138,53 +114,15 @@ class Release:
     def _reranker(self) -> Any:
         from stillhouse.serving.pair_scores import PairScores
 
-        with self._held.named():
-            return PairScores(self._held["reranker"], self._context)
+        return PairScores(self._folders["reranker"], self._context)
 
     def warm(self) -> None:
-        """Answers once in every way, so that the first client does not wait for one-time work.
-
-        Raises `InputError` if the canary queries are ranked differently than in the release's run.
-        """
+        """Answers once in every way, so that the first client does not wait for one-time work."""
         self.rank([WARMED_WITH], self.encode(self.tokenize([WARMED_WITH], "query"), "query"), [Ranked()])
         self.encode(self.tokenize([WARMED_WITH], "passage"), "passage")
         if self.reranks:
             self.score_pairs(WARMED_WITH, [WARMED_WITH])
-        if self.canaries:
-            self.canary_overlap = self._refuse_failing()
         release_freed_memory()  # what opening took: 30 MB with a small model
-
-    def _refuse_failing(self) -> float:
-        """Asks the canary queries and returns their mean overlap with the run. Raises `InputError` if it is too low.
-
-        Digests show that the files are the released ones. They cannot show that a model computes the same here: another
-        CPU, another version of a library or a broken kernel may change the result.
-        """
-        texts = [text for text, _ in self.canaries]
-        vectors_QD = self.encode(self.tokenize(texts, "query"), "query")
-        overlaps = []
-        for (_, expected), each in zip(
-            self.canaries, self.rank(texts, vectors_QD, [Ranked(DEPTH, documents=False)] * len(texts))
-        ):
-            found = [row["passage_id"] for row in self.passages.at(each.rows, "passage_id")]
-            overlaps.append(average_overlap(expected, found))
-        mean = sum(overlaps) / len(overlaps)
-        if mean < LEAST_OVERLAP:
-            raise InputError(
-                f"release {self.name} fails its canary queries: the first {DEPTH} passages of {len(texts)} of its own "
-                f"queries agree with its run to {mean:.0%}, and at least {LEAST_OVERLAP:.0%} is required. Its model "
-                "gives different results here than where it was released: serve another release, or make its run again "
-                "here with `stillhouse retrieve`"
-            )
-        return mean
-
-    def overwritten(self) -> bool:
-        """Whether a file of the release was overwritten in place, so that it cannot answer any more."""
-        try:
-            self._held.refuse_changed()
-        except InputError:
-            return True
-        return False
 
     def _encoder_of(self, role: str) -> TextEncoder:
         return self._queries if role == "query" else self._passages
@@ -196,23 +134,11 @@ class Release:
     def encode(self, ids: Sequence[Sequence[int]], role: str) -> NDArray[np.float32]:
         """Vectors float32 [Q, D] of tokenized texts, as the index compares them.
 
-        Raises `InputError` if one is not a number, or if a file of the release was overwritten in place.
+        Raises `InputError` if one is not a number.
         """
-        self._held.refuse_changed()
         vectors_QD = self._encoder_of(role).vectors(ids)
         refuse_not_finite(vectors_QD, ["(not shown)"] * len(ids))
         return cut(vectors_QD, self.index.width, self.normalize)
-
-    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors float32 [B, D] of passages as `passage_text` makes them."""
-        return self.encode(self.tokenize(texts, "passage"), "passage")
-
-    def token_states(self, ids: Sequence[int], role: str) -> NDArray[np.float32]:
-        """The states of a tokenized text before pooling, float32 [L, D], special tokens included."""
-        self._held.refuse_changed()
-        states_LD = self._encoder_of(role).token_states(ids)
-        refuse_not_finite(states_LD, ["(not shown)"] * len(ids))
-        return states_LD
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         """The best passages of each query, equal to `Searcher.search` with default options."""
@@ -254,7 +180,6 @@ class Release:
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""
-        self._held.refuse_changed()
         scores: tuple[list[float], int] = self._reranker(query, texts)
         return scores
 
@@ -271,54 +196,20 @@ class Release:
             "ranking": str(self.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
-            "canaries": {"queries": len(self.canaries), "overlap": self.canary_overlap},
             "precision": {"queries": "fp32", "passages": self.passage_precision},
         }
 
 
-def refuse_foreign_reranker(held: OpenFolders, digest: Digest, digests: Mapping[str, str]) -> None:
+def _digest_of(folder: Path) -> str:
+    if (folder / MANIFEST).is_file():
+        return read_manifest(folder, verify=False).digest
+    return foreign_manifest(folder).digest
+
+
+def refuse_foreign_reranker(folders: Mapping[str, Path], digests: Mapping[str, str]) -> None:
     """Refuses a damaged cross-encoder, and one that was trained on another corpus."""
-    if read_manifest(held["reranker"], digest=digest).inputs.get("corpus") != digests["corpus"]:
+    if read_manifest(folders["reranker"]).inputs.get("corpus") != digests["corpus"]:
         raise InputError(
-            f"{held['reranker']} was trained on another corpus than {held['corpus']}; run `stillhouse train-reranker` "
-            "with this one, or leave the folder out of the release"
+            f"{folders['reranker']} was trained on another corpus than {folders['corpus']}; run `stillhouse "
+            "train-reranker` with this one, or leave the folder out of the release"
         )
-
-
-def refuse_foreign_run(held: OpenFolders, digest: Digest, digests: Mapping[str, str]) -> None:
-    """Refuses a damaged run, and one of another model, index, corpus or fusion than those of the release."""
-    run = read_manifest(held["run"], digest=digest)
-    for name in ("corpus", "retriever", "index", "hybrid"):
-        if run.inputs.get(name) != digests.get(name):
-            raise InputError(
-                f"{held['run']} was made from another {name} than {held[name]}; run `stillhouse retrieve` with this "
-                "one, or leave the folder out of the release"
-            )
-
-
-def read_canaries(run: Path, corpus: Corpus) -> list[tuple[str, list[str]]]:
-    """The texts of queries, with the ids of their passages in the run that `retrieve` wrote, best first: of its test
-    queries, or of dev if there are no test queries."""
-    for split in ("test", "dev"):
-        path = run / f"{split}.trec"
-        found: dict[str, list[str]] = {}
-        if not path.is_file():
-            continue
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:  # queries follow one another; the rest is not read
-                query_id, _, passage_id = line.split()[:3]
-                if query_id not in found and len(found) == CANARIES:
-                    break
-                found.setdefault(query_id, []).append(passage_id)
-        texts = corpus.queries_of(split).set_index("query_id")["text"]
-        return [(texts[query_id], ids[:DEPTH]) for query_id, ids in found.items()]
-    return []
-
-
-def average_overlap(expected: Sequence[str], found: Sequence[str]) -> float:
-    """The mean, over the depths 1, 2, … of `expected`, of the share of passages that both rankings have down to there.
-
-    1 for equal rankings, 0 for two without a common passage. Fagin, Kumar & Sivakumar, SODA 2003, §3.
-    """
-    shares = [len({*expected[:depth]} & {*found[:depth]}) / depth for depth in range(1, len(expected) + 1)]
-    return sum(shares) / len(shares)

@@ -32,22 +32,20 @@ SECONDS = 60.0
 """How long git may take to answer; DVC may keep fetching as long as it makes progress."""
 FETCHED = re.compile(r"\.?v\d+\.\d+\.\d+-[0-9a-f]{12}(\.partial)?")
 """Folders that this module makes."""
-SPARE = 2
-"""Fetched releases that stay on the disk besides those that the service keeps open."""
+KEPT = 3
+"""Fetched releases that stay on the disk, so that a rollback fetches nothing."""
 
 
 class ReleasedSource:
     """The release in use of a git `repository`, or the one that `version` names (`v1.2.0`).
 
-    Releases are fetched into `folder`, where the latest `keep` + `SPARE` of them stay. `log` gets a line per fetch.
+    Releases are fetched into `folder`, where the latest of them stay. `log` gets a line per fetch.
     Raises `InputError` for an address with a password, and if another process uses the folder.
     """
 
-    def __init__(
-        self, repository: str, folder: Path, log: Callable[[str], None], version: str = "", keep: int = 1
-    ) -> None:
+    def __init__(self, repository: str, folder: Path, log: Callable[[str], None], version: str = "") -> None:
         refuse_secret(repository, "the repository")
-        self._repository, self._version, self._log, self._keep = repository, version, log, keep
+        self._repository, self._version, self._log = repository, version, log
         self._folder = folder.absolute()
         self._listed = ""
         self._release: Release | None = None
@@ -168,7 +166,7 @@ class ReleasedSource:
 
     def _drop_old(self, place: Path) -> None:
         """Removes the least recently used folders; the files of an open one stay readable."""
-        self._used = [*(one for one in self._used if one != place), place][-(self._keep + SPARE) :]
+        self._used = [*(one for one in self._used if one != place), place][-KEPT:]
         for path in self._folder.iterdir():
             if FETCHED.fullmatch(path.name) and path not in self._used and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

@@ -57,7 +57,6 @@ class SearchRequest(BaseModel):
         "documents",
     )
     texts: bool = Field(True, description="false: only ids and scores")
-    release: str | None = Field(None, description="a release that is still open; default: the one in use")
 
 
 class Hit(BaseModel):
@@ -88,7 +87,7 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
     if (body.query is None) == (body.queries is None):
         raise Problem(422, "give either `query` or `queries`")
     queries = body.queries if body.queries is not None else [body.query or ""]
-    release = service.release(body.release)
+    release = service.release()
     for text in (body.filter.id_prefix, body.filter.article):
         if text:
             service.check_texts([text], "filter")
@@ -102,7 +101,7 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
     answers = []
     for query, each in zip(queries, found):
         shown = hits(release, each, body.texts, release.by_document(how))
-        answers.append({"query": query, **service.note(request, release.name, query, shown), "hits": shown})
+        answers.append({"query": query, **service.note(release.name, query, shown), "hits": shown})
     return answer_json({"release": release.name, "answers": answers}, release)
 
 
@@ -127,7 +126,7 @@ def feedback(body: FeedbackRequest, request: Request) -> Response:
     if body.passage_id not in asked.passage_ids:
         raise Problem(404, f"the passage {body.passage_id[:80]!r} was not among the first {SHOWN} of that answer")
     try:
-        service.queries.judge(asked, body.passage_id, body.kind, service.client_of(request))
+        service.queries.judge(asked, body.passage_id, body.kind)
     except OSError as error:
         service.log(f"feedback cannot be written: {error}")
         status = 507 if is_full_disk(error) else 503

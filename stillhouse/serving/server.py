@@ -73,6 +73,4 @@ def run(service: Service, listening: socket.socket, grace: float, watch: float, 
     finally:
         service.releases.end()
         service.batcher.end()
-        if service.queries:
-            service.queries.end()
     log("stopped; every request was answered")

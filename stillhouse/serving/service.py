@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from stillhouse.core.errors import InputError
 from stillhouse.search.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
-from stillhouse.serving.client_ids import client_id, client_of
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.metrics import Metrics
 from stillhouse.serving.open_releases import OpenReleases
@@ -38,8 +37,7 @@ ROLES: dict[str, Role] = {
 class Service:
     """What one process serves, and how.
 
-    `log_requests` logs a line per request. `queries` is the query log, and `client_key` hashes client ids; nothing else
-    stores queries.
+    `log_requests` logs a line per request. `queries` is the query log; nothing else stores queries.
     """
 
     releases: OpenReleases
@@ -51,15 +49,10 @@ class Service:
     model: str = "retriever"
     log_requests: bool = False
     queries: QueryLog | None = None
-    client_key: bytes = b""
 
-    def release(self, name: str | None = None) -> Release:
-        """The release in use, or another open one. Raises `Problem` if the named one is not open."""
-        found = self.releases.find(name)
-        if found is None:
-            there = ", ".join(one.name for one in (self.releases.current, *self.releases.kept))
-            raise Problem(404, f"the release {str(name)[:40]!r} is not open here; open releases: {there}")
-        return found
+    def release(self) -> Release:
+        """The release in use."""
+        return self.releases.current
 
     def check_texts(self, texts: Sequence[str], what: str, most: int | None = None) -> None:
         """Raises `Problem` for texts that are too many, too long, empty, or not valid Unicode.
@@ -94,20 +87,6 @@ class Service:
         made = [cast(Embedded, await self._answer(Job(release, part, role))) for part in self._parts(texts)]
         return Embedded(np.concatenate([part.vectors for part in made]), sum(part.tokens for part in made))
 
-    async def token_states(self, release: Release, texts: Sequence[str], role: str) -> list[NDArray[np.float32]]:
-        """Each text's token states, float32 [L, D]. Several texts must fit into one batch, as these are large."""
-        self.check_texts(texts, "inputs")
-        most = self.limits.batch_tokens
-
-        def compute() -> list[NDArray[np.float32]]:
-            ids = release.tokenize(texts, role)
-            tokens = sum(map(len, ids))
-            if len(texts) > 1 and tokens > most:
-                raise Problem(413, f"inputs has {tokens:,} tokens, at most {most:,} are allowed; send fewer texts")
-            return [release.token_states(each, role) for each in ids]
-
-        return cast("list[NDArray[np.float32]]", await self._answer(Job(release, texts, role, alone=compute)))
-
     async def search(self, release: Release, texts: Sequence[str], how: Ranked) -> list[Found]:
         """The passages of each query."""
         self.check_texts(texts, "queries")
@@ -122,18 +101,11 @@ class Service:
         job = Job(release, texts, "query", [how] * len(texts))
         return cast("list[Found]", await self._answer(job))
 
-    def client_of(self, request: Request) -> str:
-        """The hashed id of the client."""
-        return client_id(client_of(request, trusted=bool(self.token)), self.client_key)
-
-    def note(
-        self, request: Request, release: str, query: str, hits: Sequence[Mapping[str, Any]]
-    ) -> dict[str, str | None]:
-        """Logs an answered query, if there is a log: {"query_id": …}, or None if it is not sampled."""
+    def note(self, release: str, query: str, hits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Logs an answered query, if there is a log: {"query_id": …}."""
         if self.queries is None:
             return {}
-        shown = [(hit["passage_id"], hit["score"]) for hit in hits]
-        return {"query_id": self.queries.note(release, self.client_of(request), query, shown)}
+        return {"query_id": self.queries.note(release, query, [(hit["passage_id"], hit["score"]) for hit in hits])}
 
     async def rerank(self, release: Release, query: str, texts: Sequence[str], what: str) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens read."""
@@ -148,10 +120,6 @@ class Service:
             scores += found
             tokens += read
         return scores, tokens
-
-    async def alone(self, release: Release, texts: Sequence[str], compute: Callable[[], Any]) -> Any:
-        """The result of a function that is called by itself, between two batches."""
-        return await self._answer(Job(release, texts, alone=compute))
 
     def _parts(self, texts: Sequence[str]) -> list[Sequence[str]]:
         """The texts in parts of at most `limits.texts`. Between two parts, others get their turn."""

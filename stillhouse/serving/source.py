@@ -12,7 +12,7 @@ from stillhouse.core.artifacts import MANIFEST
 from stillhouse.core.errors import InputError
 
 PARTS = ("retriever", "index", "corpus")
-OPTIONAL = ("hybrid", "reranker", "run")
+OPTIONAL = ("hybrid", "reranker")
 BESIDE = Path("ingest") / "corpus"
 """Where a run leaves the corpus, next to the folder of the winner."""
 OF_GIT = ("git", "ssh", "http", "https")
@@ -42,7 +42,7 @@ class Source(Protocol):
 
 
 class FolderSource:
-    """A folder with `retriever/`, `index/` and `corpus/`, and optionally `hybrid/`, `reranker/` and `run/`.
+    """A folder with `retriever/`, `index/` and `corpus/`, and optionally `hybrid/` and `reranker/`.
 
     `stillhouse release fetch` writes such a folder. A run leaves one in `artifacts/best`, with the corpus in
     `artifacts/ingest/corpus`. It may be a link.

@@ -49,7 +49,6 @@ async def info(request: Request) -> Response:
         "service": f"stillhouse {__version__}",
         "model": service.model,
         **release.about(),
-        "kept": [one.name for one in releases.kept],
         "swaps": releases.swaps,
         "behind_seconds": round(releases.behind, 3),
         "refused": releases.refused,

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stillhouse.core.artifacts import Digest, digest_file
 from stillhouse.core.context import Context
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.search.documents import Ranking, best_of_documents
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.release import Found, Ranked, Release
-from stillhouse.serving.stores.searcher import DOCUMENT, StoreSearcher
+from stillhouse.serving.stores.searcher import StoreSearcher
 from stillhouse.serving.stores.store import Row, Store
 
 
@@ -49,17 +48,14 @@ class StoreRelease(Release):
         folders: Mapping[str, Path],
         store: Store,
         context: Context,
-        digest: Digest = digest_file,
         precision: str = "fp32",
     ) -> None:
-        # The fusion and its run describe another search than that of the store.
-        own = {name: folder for name, folder in folders.items() if name not in ("hybrid", "run")}
-        super().__init__(own, context, digest, precision)
+        # The fusion describes another search than that of the store.
+        own = {name: folder for name, folder in folders.items() if name != "hybrid"}
+        super().__init__(own, context, precision)
         self.store = store
-        self.searcher = StoreSearcher(store, self.digests["retriever"], self._queries, self._passages)
+        self.searcher = StoreSearcher(store, self.digests["retriever"], self._queries)
         self.passages = StorePassages(self.searcher.record["passages"])
-        if not store.notes(DOCUMENT):  # documents that were added since may be better
-            self.canaries = [(text, ids) for text, ids in self.searcher.record["canaries"]]
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         self.searcher.follow()

@@ -46,7 +46,7 @@ def searcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         Path("artifacts", folder).mkdir(parents=True)
     stand_in = StandIn()
 
-    def open_searcher(folders: dict[str, Path], verify: bool) -> StandIn:
+    def open_searcher(folders: dict[str, Path]) -> StandIn:
         stand_in.folders = {name: folder.as_posix() for name, folder in folders.items()}
         return stand_in
 

@@ -16,7 +16,7 @@ from terminal import Terminal
 from stillhouse.cli import label
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
-from stillhouse.serving.query_log import LogChoices, QueryLog
+from stillhouse.serving.query_log import QueryLog
 
 RunsOfSteps = Callable[[Path], Callable[..., dict[str, Path]]]
 ARTICLES = {
@@ -116,10 +116,9 @@ def test_passages_get_questions_of_a_person(terminal: Terminal) -> None:
 
 
 def test_questions_of_a_log_are_labelled(terminal: Terminal) -> None:
-    log = QueryLog(Path("asked"), LogChoices())
+    log = QueryLog(Path("asked"), 30)
     for query in ("where does the red bird sing", "which fish"):
-        log.note("v1", "somebody", query, [])
-    log.end()
+        log.note("v1", query, [])
     terminal.replaced = {"--queries labelled": "--queries labelled --share 1"}
     terminal.type_all(section("docs/train.md", "Questions without answers"))
     assert len(Path("labelled/queries.jsonl").read_text().splitlines()) == 2

@@ -13,7 +13,7 @@ from documented_commands import ROOT
 
 from stillhouse import cli
 from stillhouse.core import errors
-from stillhouse.core.interrupt import INTERRUPTED
+from stillhouse.core.errors import INTERRUPTED
 from stillhouse.core.lock import only_process
 
 TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")

@@ -6,11 +6,9 @@ controller's sync.py, third-party/seaweedfs, backend/src/v2/config; kubeflow/man
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from network_policies import Peer, lets_through
-from rendered_overlays import Resource, rendered, with_component
+from rendered_overlays import Resource, rendered
 
 OWN = ("gpu", "single-node")
 PROFILE = {"app.kubernetes.io/part-of": "kubeflow-profile"}
@@ -118,9 +116,6 @@ REFUSED = [
 ]
 
 
-REGISTRY = Peer("team", {"component": "model-registry-server"})
-
-
 def comes_about(
     overlay: str,
     source: str,
@@ -145,19 +140,3 @@ def test_needed_connections_are_allowed(overlay: str) -> None:
 @pytest.mark.parametrize("overlay", OWN)
 def test_other_connections_are_refused(overlay: str) -> None:
     assert [flow for flow in REFUSED if comes_about(overlay, *flow)] == []
-
-
-def test_runs_reach_a_model_registry_in_another_namespace_where_the_component_is(tmp_path: Path) -> None:
-    """Runs reach a registry in Kubeflow's own namespace without the component."""
-    component = with_component(tmp_path, "single-node", "model-registry", namespace="stillhouse")
-    others = OTHERS | {"registry": REGISTRY, "Kubeflow's registry": Peer("kubeflow", REGISTRY.labels)}
-    reached = [
-        (source, target, port)
-        for source in RUNS
-        for target in ("registry", "a stranger", "step")
-        for port in (8080, 3306)
-        if comes_about("single-node", source, target, port, component, others)
-    ]
-    assert reached == [("driver", "registry", 8080), ("step", "registry", 8080)]
-    assert not comes_about("single-node", "step", "registry", 8080, others=others)
-    assert comes_about("single-node", "step", "Kubeflow's registry", 8080, others=others)

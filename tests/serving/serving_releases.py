@@ -135,13 +135,11 @@ class Running:
 
 
 @contextmanager
-def running(
-    place: Path | Source, limits: Limits | None = None, keep: int = 1, watch: float = 0, **settings: Any
-) -> Iterator[Running]:
+def running(place: Path | Source, limits: Limits | None = None, watch: float = 0, **settings: Any) -> Iterator[Running]:
     """Serves a folder, or another source, until the block ends."""
     lines: list[str] = settings.pop("lines", [])
     opener = settings.pop("opener", open_release)
-    releases = OpenReleases(FolderSource(place) if isinstance(place, Path) else place, opener, keep, lines.append)
+    releases = OpenReleases(FolderSource(place) if isinstance(place, Path) else place, opener, lines.append)
     service = make_service(releases, limits or Limits(), log=lines.append, **settings)
     with ExitStack() as held:
         listening = held.enter_context(closing(listen("127.0.0.1", 0)))

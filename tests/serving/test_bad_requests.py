@@ -30,7 +30,7 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "number": ("/search", {"query": 7}, 422),
     "half a character": ("/search", {"query": "\ud800"}, 422),
     "half a character in a filter": ("/search", {"query": "a", "filter": {"article": "\ud800"}}, 422),
-    "release": ("/search", {"query": "a", "release": "\ud800none"}, 404),
+    "release": ("/search", {"query": "a", "release": "none"}, 422),
     "too many": ("/search", {"queries": ["a"] * 5}, 413),
     "too long": ("/search", {"query": "a" * 101}, 413),
     "another model": ("/v1/embeddings", {"model": "x", "input": "a"}, 404),
@@ -39,7 +39,6 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "wider": ("/v1/embeddings", {"model": "retriever", "input": "a", "dimensions": 33}, 422),
     "prompt": ("/embed", {"inputs": "a", "prompt_name": "x"}, 422),
     "not of length 1": ("/embed", {"inputs": "a", "normalize": False}, 422),
-    "no sentences": ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, 422),
     "not an embedding request": ("/", {"query": "a"}, 422),
     "no cross-encoder": ("/rerank", {"query": "a", "texts": ["b"]}, 404),
     "no cross-encoder for Jina": ("/v1/rerank", {"query": "a", "documents": ["b"]}, 404),
@@ -70,7 +69,7 @@ def sentence(answer: Any, path: str) -> tuple[str, str]:
     if path in ("/v1/rerank", "/v2/rerank"):
         assert found["message"] == found["detail"]
         return "(none)", found["message"]
-    if path == "/" or path.startswith(("/embed", "/rerank", "/similarity", "/v2")):
+    if path == "/" or path.startswith(("/embed", "/rerank", "/v2")):
         return found["error_type"], found["error"]
     return found["error"]["code"], found["error"]["message"]
 

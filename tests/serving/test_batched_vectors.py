@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,11 +11,9 @@ import torch
 from transformers import BertConfig, BertModel
 from word_pieces import SPECIAL, save_tokenizer
 
-from stillhouse.core.context import Context
-from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.encoder_settings import EncoderSettings
-from stillhouse.models.query_encoder import AnyEncoder, PlainBert, query_tokens
-from stillhouse.models.towers import BagOfWordsTower, Role
+from stillhouse.models.query_encoder import PlainBert, query_tokens
+from stillhouse.models.towers import Role
 
 ROLES: tuple[Role, ...] = ("query", "passage")
 LENGTHS = (1, 2, 3, 5, 7, 9, 11, 13, 20, 3, 4)
@@ -81,20 +78,3 @@ def test_vectors_are_those_of_transformers(folder: Path, dtype: torch.dtype) -> 
         np.testing.assert_allclose(found_QD, expected_QD, atol=1e-5, rtol=0)
     assert (found_QD.astype(np.float64) * expected_QD).sum(axis=1).min() > 0.9999
     assert (np.abs(found_QD - expected_QD).max() < 1e-5) == (dtype == torch.float32)
-
-
-def test_states_of_tokens_of_any_retriever_are_what_it_pools(tiny_model: Path) -> None:
-    """With separate towers, those of the role; of a bag of words, the embeddings of its words."""
-    torch.manual_seed(0)
-    model = BiEncoder.load(tiny_model, pooling="mean", normalize=False, towers="separate")
-    for parameter in model.tower("query").parameters():
-        parameter.data.add_(0.01 * torch.randn_like(parameter))
-    bow = BagOfWordsTower(len(model.tokenizer), (), 16)
-    bag = BiEncoder({"passage": bow}, model.tokenizer, EncoderSettings(normalize=False))
-    for each, role in itertools.product((model, bag), ROLES):
-        encoder = AnyEncoder(each, Context(tiny_model, "cpu", quiet=True), role)
-        ids = encoder.tokenize(["the red bird", "one fish sings in the tree"])
-        pooled_QD = torch.stack([torch.tensor(encoder.token_states(own)).mean(0) for own in ids])
-        if encoder.encoder is bag:
-            pooled_QD = bow.output(torch.tanh(bow.hidden(pooled_QD))).detach()
-        np.testing.assert_allclose(pooled_QD, encoder.vectors(ids), atol=1e-5)

@@ -55,8 +55,8 @@ def test_langchain_s_retriever_returns_what_search_finds(served: Running) -> Non
     # As a part of a chain, which is what a retriever is for.
     chain = retriever | (lambda found: [one.id for one in found])
     assert chain.invoke(TEXTS[0]) == [hit["passage_id"] for hit in answer["hits"]]
-    with pytest.raises(ValueError, match="404"):
-        example["StillhouseRetriever"](url=served.url, release="absent").invoke("tree")
+    with pytest.raises(ValueError, match="422"):
+        example["StillhouseRetriever"](url=served.url, bm25=2).invoke("tree")
 
 
 def test_llama_index_s_retriever_returns_what_search_finds(served: Running) -> None:

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
-import torch
 from huggingface_hub import InferenceClient, constants
-from serving_releases import PARTS, Running, running
-from transformers import AutoModel, AutoTokenizer
+from serving_releases import Running, running
 
 from stillhouse.serving.embeddings_api import _json_list
 from stillhouse.serving.release import Release
@@ -70,7 +68,7 @@ def test_token_ids_name_the_setting_of_the_client(served: Running, ids: Any) -> 
     assert {"message", "type", "param", "code"} == set(refused.value.body)  # type: ignore[arg-type]
     assert refused.value.type == "invalid_request_error"
     assert "check_embedding_ctx_length=False" in str(refused.value) and "tiktoken" in str(refused.value)
-    for path in ("/embed", "/embed_all", "/"):
+    for path in ("/embed", "/"):
         answer = served.client.post(path, json={"inputs": ids})
         assert answer.status_code == 422 and "token ids" in answer.json()["error"]
 
@@ -138,36 +136,3 @@ def test_the_root_embeds_for_programs(served: Running, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(client.feature_extraction(TEXTS), vectors(served, "query"))
     made = client.feature_extraction(TEXTS, prompt_name="document", normalize=True, truncate=True)
     np.testing.assert_allclose(made, vectors(served, "passage"), atol=1e-6)
-
-
-@pytest.mark.parametrize("role", ["query", "passage"])
-def test_embed_all_gives_the_states_that_transformers_computes(
-    served: Running, two_releases: list[Path], role: str
-) -> None:
-    folder = two_releases[0] / PARTS[1]
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    found = post(served, "/embed_all", inputs=TEXTS, prompt_name=role)
-    assert len(found) == len(TEXTS)
-    for text, states in zip(TEXTS, found):
-        given = tokenizer(text, truncation=True, max_length=24 if role == "query" else 32, return_tensors="pt")
-        with torch.inference_mode():
-            expected_LD = model(**given).last_hidden_state[0].numpy()
-        # Passages may be computed in bf16.
-        np.testing.assert_allclose(states, expected_LD, atol=1e-4 if role == "query" else 0.1)
-
-
-def test_embed_all_gives_one_batch_of_tokens_at_most(two_releases: list[Path]) -> None:
-    with running(two_releases[0], Limits(batch_tokens=30)) as service:
-        [alone] = post(service, "/embed_all", inputs=LONG, prompt_name="passage")
-        assert len(alone) == 32
-        answer = service.client.post("/embed_all", json={"inputs": [LONG, "tree"], "prompt_name": "passage"})
-        assert answer.status_code == 413 and "tokens" in answer.json()["error"]
-
-
-@pytest.mark.parametrize("role", ["query", "passage"])
-def test_similarity_is_the_cosine(served: Running, role: str) -> None:
-    vectors_QD = vectors(served, role).astype(np.float64)
-    vectors_QD /= np.linalg.norm(vectors_QD, axis=1, keepdims=True)
-    inputs = {"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}
-    found = post(served, "/similarity", inputs=inputs, parameters={"prompt_name": role})
-    np.testing.assert_allclose(found, vectors_QD[1:] @ vectors_QD[0], atol=1e-5)

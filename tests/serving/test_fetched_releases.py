@@ -65,7 +65,7 @@ def about(service: Running) -> Any:
 
 @pytest.mark.usefixtures("fetched_here")
 def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
-    repository: Repository, service: Running, two_releases: list[Path], tmp_path: Path
+    repository: Repository, service: Running, two_releases: list[Path]
 ) -> None:
     names = [open_release(FolderSource(folder)).name for folder in two_releases]
     releases = service.service.releases
@@ -79,7 +79,6 @@ def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
     assert found["version"] == "v1.1.0" and found["repository"] == repository.address
     assert found["commit"] == Git(repository.work).commit_of("retriever@v1.1.0")
     assert found["figures"] == FIGURES and found["verdict"] == VERDICT | {"randomisation_p": None}
-    shutil.rmtree(tmp_path / "fetched")
     repository.use("v1.0.0")
     with repository.without_data():
         assert releases.look()
@@ -174,9 +173,9 @@ def test_what_was_fetched_before_a_kill_is_not_fetched_again(
 
 @pytest.mark.usefixtures("fetched_here")
 def test_old_releases_leave_the_disk(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stillhouse.serving.released_source.SPARE", 1)
+    monkeypatch.setattr("stillhouse.serving.released_source.KEPT", 1)
     folder = tmp_path / "fetched"
-    found = source(repository, folder, keep=0)
+    found = source(repository, folder)
     for version in ("v1.0.0", "v1.1.0"):
         repository.use(version)
         found.state()

@@ -32,7 +32,7 @@ def test_no_address_crashes(service: Running, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     operations = [found.ok() for found in schema.get_all_operations()]
     paths = {operation.path for operation in operations}
-    assert {"/", "/search", "/embed_all", "/v1/embeddings", "/v2/rerank", "/v2/models/{name}/infer"} <= paths
+    assert {"/", "/search", "/embed", "/v1/embeddings", "/v2/rerank", "/v2/models/{name}/infer"} <= paths
     statuses: dict[str, set[int]] = {}
 
     @EXAMPLES

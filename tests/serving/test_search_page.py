@@ -1,15 +1,14 @@
-"""The search page: passages are only text, matches are marked, and two releases are shown side by side."""
+"""The search page: passages are only text, and matches are marked."""
 
 from __future__ import annotations
 
 import re
 import time
 import unicodedata
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from serving_releases import BROWSER, TRAP, Running, running
+from serving_releases import BROWSER, TRAP, Running
 from shown_page import Page
 
 from stillhouse.serving.page import matches
@@ -23,7 +22,7 @@ def runs(text: str) -> list[str]:
 
 
 def test_text_of_passages_and_clients_is_never_executed(served: Running) -> None:
-    answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24", "release": ""}, headers=BROWSER)
+    answer = served.client.post("/", data={"query": f"swims {TRAP}", "top": "24"}, headers=BROWSER)
     page = Page(answer.text)
     assert runs(answer.text) == [] and "b" not in dict(page.tags)
     shown = re.sub(r"\s+", " ", page.shown)
@@ -31,8 +30,8 @@ def test_text_of_passages_and_clients_is_never_executed(served: Running) -> None
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     about = served.client.get("/docs", headers=BROWSER)
     assert about.status_code == 200 and runs(about.text) == []
-    bad = served.client.post("/", data={"query": "tree", "release": "<script>alert(1)</script>"}, headers=BROWSER)
-    assert bad.status_code == 404 and runs(bad.text) == []
+    bad = served.client.post("/", data={"query": TRAP, "top": "<script>alert(1)</script>"}, headers=BROWSER)
+    assert bad.status_code == 422 and runs(bad.text) == []
 
 
 def test_the_page_shows_what_search_finds(served: Running) -> None:
@@ -46,23 +45,6 @@ def test_the_page_shows_what_search_finds(served: Running) -> None:
     ]
     assert places == sorted(places) and f"release {served.service.releases.current.name}" in page
     assert {"red", "bird"} >= {mark.lower() for mark in re.findall("<mark>(.*?)</mark>", page)} > set()
-
-
-def test_two_releases_stand_side_by_side(two_releases: list[Path], tmp_path: Path) -> None:
-    link = tmp_path / "in-use"
-    link.symlink_to(two_releases[0])
-    with running(link) as service:
-        first = service.service.releases.current.name
-        assert "Compare with" not in service.client.get("/", headers=BROWSER).text
-        link.unlink()
-        link.symlink_to(two_releases[1])
-        assert service.service.releases.look()
-        second = service.service.releases.current.name
-        page = service.client.post(
-            "/", data={"query": "red", "release": second, "beside": first, "top": "3"}, headers=BROWSER
-        ).text
-        assert re.findall("<h2>release ([0-9a-f]+)</h2>", page) == [second, first]
-        assert "there: " in page or "not there" in page
 
 
 @given(text=st.text(max_size=60), query=st.text(max_size=20))

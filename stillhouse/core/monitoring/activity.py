@@ -57,55 +57,22 @@ class _Watch:
         self.owner = threading.get_ident()
         self.works = [Work(AT_WORK)]
         self.last = time.monotonic()
-        self.changed = threading.Condition()
-        self.over = False
+        self.over = threading.Event()
         self.thread = threading.Thread(target=self._run, name="activity", daemon=True)
+        self.thread.start()
 
     def _run(self) -> None:
-        with self.changed:
-            while not self.over:
-                wait = self.last + SILENCE - time.monotonic()
-                if wait > 0:
-                    self.changed.wait(wait)
-                    continue
-                self.last = time.monotonic()
-                if self.works[-1].what == ELSEWHERE:
-                    continue
-                line = f"[{self.name}] {self.works[-1]}"
-                self.changed.release()  # whoever reads the log may be slow
-                try:
-                    with suppress(OSError, ValueError):  # the stream is closed
-                        _write(line, self.stream)
-                finally:
-                    self.changed.acquire()
-
-    @contextmanager
-    def renamed(self, name: str) -> Iterator[None]:
-        """Give the lines another name while the block runs, unless it runs in another thread."""
-        if self.owner != threading.get_ident():
-            yield
-            return
-        before, self.name = self.name, name
-        try:
-            with doing(AT_WORK):
-                yield
-        finally:
-            self.name = before
-
-    def leave(self, work: Work) -> None:
-        """Take a piece of work off the list. The lines of other processes end the silence, as own lines do."""
-        if work.what != ELSEWHERE:
-            self.works.remove(work)
-            return
-        with self.changed:  # or the thread might find the work gone and the silence still old
+        while not self.over.wait(max(0.0, self.last + SILENCE - time.monotonic())):
+            if time.monotonic() < self.last + SILENCE:
+                continue  # another line was written meanwhile
             self.last = time.monotonic()
-            self.works.remove(work)
+            if self.works[-1].what != ELSEWHERE:
+                with suppress(OSError, ValueError):  # the stream is closed
+                    _write(f"[{self.name}] {self.works[-1]}", self.stream)
 
     def end(self) -> None:
-        with self.changed:
-            self.over = True
-            self.changed.notify()
-        self.thread.join(timeout=1)
+        self.over.set()
+        self.thread.join(timeout=1)  # whoever reads the log may be slow
 
 
 _watch: _Watch | None = None
@@ -119,20 +86,23 @@ def watched(name: str, quiet: bool = False) -> Iterator[None]:
     ends: a step within `run` is named itself.
     """
     global _watch
-    if quiet:
+    outer = _watch
+    if quiet or (outer and outer.owner != threading.get_ident()):
         yield
-        return
-    if _watch is not None:
-        with _watch.renamed(name):
+    elif outer:
+        before, outer.name = outer.name, name
+        try:
+            with doing(AT_WORK):
+                yield
+        finally:
+            outer.name = before
+    else:
+        started = _watch = _Watch(name)
+        try:
             yield
-        return
-    _watch = _Watch(name)
-    _watch.thread.start()
-    try:
-        yield
-    finally:
-        ended, _watch = _watch, None
-        ended.end()
+        finally:
+            _watch = None
+            started.end()
 
 
 @contextmanager
@@ -150,7 +120,9 @@ def doing(what: str, how_far: Callable[[], str] | None = None) -> Iterator[None]
     try:
         yield
     finally:
-        watch.leave(work)
+        if what == ELSEWHERE:  # the lines of other processes end the silence, as own lines do
+            watch.last = time.monotonic()
+        watch.works.remove(work)
 
 
 def write_line(line: str) -> None:

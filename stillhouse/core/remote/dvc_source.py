@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact, refuse_secret
-from stillhouse.core.remote.ssh_command import refusal_by_git, same_ssh_as_git
+from stillhouse.core.remote.git_clone import clone
 
 REMOTES = frozenset(
     {"adlfs", "aiobotocore", "aiohttp", "asyncssh", "azure", "botocore", "gcsfs", "google", "s3fs", "sshfs"}
@@ -74,64 +75,34 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
     try:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
-        from dvc.scm import CloneError, RevError, SCMError
+        from dvc.scm import RevError
         from dvc_data.index import DataIndexDirError
     except ImportError:
         raise InputError("data of a DVC repository needs DVC: pip install 'stillhouse[dvc]'") from None
+    known = (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError)
     refuse_secret(repo, "repo")
     logging.getLogger("dvc").setLevel(logging.ERROR)
     if not path.strip("/"):
         raise InputError(f"name the path of {repo} to use")
-    at = f"{repo} at {revision or 'its default branch'}"
-    reached = False
-    try:
-        # A clone even for a local folder, since its working tree may hold uncommitted changes.
+    with TemporaryDirectory() as place:
+        # A clone even for a local folder, since its working tree may hold uncommitted changes: DVC clones an address.
         asked = {"rev": revision or None, "uninitialized": True, "config": dict(config or {})}
-        with same_ssh_as_git(), Repo.open(_address(repo), **asked) as opened:
-            reached = True
-            yield opened
-    except RevError as error:
-        raise InputError(
-            f"{repo} has no revision {revision!r} ({reason(error)}); name a branch, tag or commit"
-        ) from None
-    except Exception as error:
-        if isinstance(error, (CloneError, SCMError)) or (not reached and _of_git(error)):
+        address = _address(repo, Path(place) / "clone")
+        try:
+            with Repo.open(address, **asked) as opened:
+                yield opened
+        except RevError as error:
             raise InputError(
-                f"cannot read the repository {repo} ({_of_connection(error, repo)}). Is its address right, and can "
-                "this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
+                f"{repo} has no revision {revision!r} ({reason(error)}); name a branch, tag or commit"
             ) from None
-        known = (DvcException, DataIndexDirError, FileNotFoundError, PermissionError, ConnectionError)
-        if not (isinstance(error, known) or of_a_remote(error)):
-            raise
-        raise InputError(
-            f"cannot read {path} of {at}: {reason(error)}. Is its data pushed (`dvc push`), and can this machine "
-            "read the remote (bucket, credentials; in a pod, the secret that data_secret names, for SSH "
-            "ssh_secret, for Google gcs_secret)?"
-        ) from None
-
-
-def _of_git(error: Exception) -> bool:
-    """Whether an error comes from the connection to a git repository. DVC passes such errors on unchanged.
-
-    If a server hangs up, dulwich raises `HangupException`, or a broken pipe if it was still writing.
-    """
-    return type(error).__module__.split(".")[0] in {"dulwich", "asyncssh"} or isinstance(error, ConnectionError)
-
-
-def _of_connection(error: BaseException, repo: str) -> str:
-    """Why the git server was not reached: the message of `ssh`, which git shows but dulwich mostly leaves unread."""
-    from dulwich.errors import HangupException
-
-    innermost: BaseException = error
-    while innermost.__cause__ is not None:
-        innermost = innermost.__cause__
-    if not isinstance(innermost, (HangupException, ConnectionError)):
-        return reason(error)
-    said = getattr(innermost, "stderr_lines", None)
-    text = b"\n".join(said).decode(errors="replace") if said else refusal_by_git(repo)
-    # Warnings, for instance about a changed host key, come first and the reason last.
-    lines = [line.strip() for line in redact(text).splitlines() if line.strip()]
-    return lines[-1] if lines else reason(error)
+        except Exception as error:
+            if not (isinstance(error, known) or of_a_remote(error)):
+                raise
+            raise InputError(
+                f"cannot read {path} of {repo} at {revision or 'its default branch'}: {reason(error)}. Is its data "
+                "pushed (`dvc push`), and can this machine read the remote (bucket, credentials; in a pod, the secret "
+                "that the parameter data_secret names, for SSH ssh_secret, for Google gcs_secret)?"
+            ) from None
 
 
 def of_a_remote(error: Exception) -> bool:
@@ -139,13 +110,15 @@ def of_a_remote(error: Exception) -> bool:
     return type(error).__module__.split(".")[0] in REMOTES
 
 
-def _address(repo: str) -> str:
+def _address(repo: str, place: Path) -> str:
+    """The address of a local folder, or of a clone of a remote repository, which is made at `place`."""
     folder = Path(repo).expanduser()
     if folder.is_dir():
         return f"file://{folder.resolve()}"
     if "://" not in repo and ":" not in repo:
         raise InputError(f"the repository {repo} does not exist; name a git URL or a folder")
-    return repo
+    clone(repo, place, "--bare")
+    return f"file://{place}"
 
 
 def reason(error: BaseException) -> str:

@@ -29,7 +29,7 @@ from stillhouse.releases.refresh.plan import Level
 NAME = "refresh"
 DESCRIPTION = "Updates the released retriever to its corpus, with as little work as the change requires."
 MODULE = "stillhouse.kubeflow.pods.refresh"
-DECIDED = (f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]", f"{REFRESHED}: Output[Dataset]")
+DECIDED = (f"{PLANNED}: Input[Dataset]", f"{RELEASED}: Input[Model]")
 
 
 def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None) -> BaseComponent:
@@ -60,7 +60,7 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
                 levels.every_stage(), first, made, check, (MODULE, "run_refresh_stage"), known=known, more=DECIDED
             )
             pods.place_steps(there, CHALLENGER, step_names(levels.every_stage().uses))
-            outputs = {PLANNED: there.outputs[REFRESHED], CHALLENGER: there.outputs[FOLDER]}
+            outputs = {PLANNED: planned.outputs[REFRESHED], CHALLENGER: there.outputs[FOLDER]}
             done = release_component(first)(**{RECIPE: check.outputs[RECIPE]}, **outputs, **corpus)
             pods.place(done, "release-refresh", "promote")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.artifacts import MANIFEST, write_whole, write_whole_json
-from stillhouse.core.context import say
 from stillhouse.core.terminal import show
 from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
@@ -34,7 +33,7 @@ from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, with_words
 from stillhouse.releases.refresh.parameters import Parameters, read_parameters
 from stillhouse.releases.refresh.parameters import write_recipe as released_recipe
-from stillhouse.releases.refresh.plan import Level, Plan
+from stillhouse.releases.refresh.plan import Level
 
 if TYPE_CHECKING:
     from stillhouse.releases.refresh.on_cluster import Planned
@@ -72,7 +71,7 @@ def read_asked(folder: Path) -> tuple[Parameters, str]:
 
 
 def read_planned(folder: Path) -> Planned:
-    """The level, the champion and the reason that the plan or the trial of the query tower wrote to its output."""
+    """The level, the champion and the reason that the plan wrote to its output."""
     from stillhouse.releases.refresh.on_cluster import RECORD, Planned
 
     known = json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -106,23 +105,13 @@ def run_plan(values: Mapping[str, Any]) -> str:
 
 def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
     """Runs the level that the plan decided on, and returns the digest of what it hands on."""
-    from stillhouse.releases.refresh.on_cluster import Planned, write_summary
-    from stillhouse.releases.refresh.run import climb
-
     with one_line_errors():
         planned = read_planned(Path(values[PLANNED].path))
-        parameters, _ = read_asked(Path(values[RECIPE].path))
         recipe = load_recipe(Path(values[RECIPE].path) / PARAMS)
         levels, of_sections = Levels.of(graph_of(recipe)), configs(recipe, RECIPE)
         found = levels.stage_of(planned.level)
         settings = {use.name: of_sections[use.section] for use in found.uses}
-
-        def work(stage: StageInPod) -> None:
-            first = Plan(planned.level, planned.reason)
-            plan = climb(levels, first, parameters.thresholds, stage.root, stage.run_steps, say)
-            write_summary(Path(values[REFRESHED].path), Planned(plan.level, planned.champion, plan.reason))
-
-        return StageInPod(found, settings, values).run(work)
+        return StageInPod(found, settings, values).run()
 
 
 def run_release(values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from html import escape
 from pathlib import Path
@@ -126,8 +126,8 @@ class StageInPod:
         of = digest_json([planned(stage, settings), digests, software()])[:20]
         self.root = work_root() / "stages" / f"{stage.name}-{of}"
 
-    def run(self, work: Callable[[StageInPod], None] | None = None) -> str:
-        """Runs its steps, or `work`, which may run some of them, and hands over what they wrote."""
+    def run(self) -> str:
+        """Runs its steps and hands over what they wrote."""
         refuse_failed_corpus(self.given.values())
         nodes = nodes_of_task(self.values, self.stage.name)
         with nodes, activity.watched(self.stage.name, quiet()), only_process(self.root, wait=say):
@@ -136,7 +136,7 @@ class StageInPod:
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
             link_folders(self.given.values(), self.root)
             try:
-                work(self) if work else self.run_steps(self.stage.uses)
+                self._run_steps()
             except ValidationFailed as failure:
                 warn(f"stillhouse: {failure}")
                 say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")
@@ -144,10 +144,10 @@ class StageInPod:
             shutil.rmtree(self.root, ignore_errors=True)
         return digest
 
-    def run_steps(self, uses: Sequence[Use]) -> None:
+    def _run_steps(self) -> None:
         """Runs steps that are not done yet. The log is never silent for ten seconds."""
         done = logged(Path(self.values[RECIPE].path) / PARAMS)
-        run_uses(uses, self.settings, self.root, say, self._around, self.stage.uses, reported_step, done)
+        run_uses(self.stage.uses, self.settings, self.root, say, self._around, self.stage.uses, reported_step, done)
 
     @contextmanager
     def _around(self, use: Use) -> Iterator[None]:

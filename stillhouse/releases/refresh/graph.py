@@ -24,13 +24,10 @@ STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "ge
 """The artifacts that later refreshes start from, if the recipe's run produces them."""
 NEEDED = {
     Level.INDEX: ("corpus", "retriever"),
-    Level.QUERY_ONLY: ("corpus", "retriever"),
     Level.FINE_TUNE: ("corpus", "retriever"),
     Level.PRETRAIN: ("corpus", "retriever", "encoder"),
 }
 """The artifacts that a level requires."""
-QUERY_TOWER = "query_tower"
-"""The use that trains only the query tower."""
 
 CHALLENGER = "challenger"
 """The stage of a refresh that runs the steps of its level."""
@@ -69,24 +66,11 @@ def released_of(whole: Collection[Use]) -> dict[str, str]:
 def _run(system: str, retrievers: Mapping[str, str]) -> tuple[Use, Use]:
     """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 if that is better."""
     compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
-    indexes = {name: f"{name}/index" if name == QUERY_TOWER else f"{name}_index/index" for name in retrievers}
-    compared |= {f"indexes/{name}": index for name, index in indexes.items()}
+    compared |= {f"indexes/{name}": f"{name}_index/index" for name in retrievers}
     chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
     return (
         Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best"),
         Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run"),
-    )
-
-
-def _query_only() -> tuple[Use, ...]:
-    """Indexes the corpus with the champion, and trains its query tower against that index."""
-    tower = {"encoder": OWN, "old_index": f"{CHAMPION}_index/index"}
-    return (
-        LEXICAL,
-        _index(CHAMPION, OWN),
-        *_run(CHAMPION, {CHAMPION: OWN}),
-        Use(QUERY_TOWER, "train-query-encoder", CORPUS | tower),
-        *_run("challenger", {CHAMPION: OWN, QUERY_TOWER: f"{QUERY_TOWER}/retriever"}),
     )
 
 
@@ -108,8 +92,6 @@ class Levels:
             return ()
         if level == Level.INDEX:
             return (LEXICAL, _index("challenger", OWN), *_run("challenger", {"challenger": OWN}))
-        if level == Level.QUERY_ONLY:
-            return _query_only()
         pretraining = self._pretraining() if level == Level.PRETRAIN else ()
         return (
             LEXICAL,
@@ -121,22 +103,13 @@ class Levels:
             *_run("challenger", {CHAMPION: OWN, "challenger": "challenger/retriever"}),
         )
 
-    def climbed_from(self, level: Level) -> tuple[Use, ...]:
-        """The uses of a level, and for `query_only` also those of `fine_tune`, which follows a trial that fails.
-
-        Two of them then have the same name if both levels make it, each from its own inputs.
-        """
-        own = self.uses_of(level)
-        next_level = self.uses_of(Level.FINE_TUNE) if level == Level.QUERY_ONLY else ()
-        return (*own, *(use for use in next_level if use not in own))
-
     def stage_of(self, level: Level) -> Stage:
         """The stage that runs a level, on Kubeflow in one pod."""
-        return Stage(CHALLENGER, self.climbed_from(level))
+        return Stage(CHALLENGER, self.uses_of(level))
 
     def every_stage(self) -> Stage:
         """The same for all levels together, one of which a run performs."""
-        return Stage(CHALLENGER, tuple(use for level in Level for use in self.climbed_from(level)))
+        return Stage(CHALLENGER, tuple(use for level in Level for use in self.uses_of(level)))
 
     def _pretraining(self) -> tuple[Use, ...]:
         """Pre-training that continues from the champion's encoder."""

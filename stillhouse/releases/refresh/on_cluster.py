@@ -95,7 +95,7 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Pa
 
 def taken_from_champion(levels: Levels, level: Level) -> tuple[str, ...]:
     """The champion's artifacts that the steps of a level read."""
-    read = {source for use in levels.climbed_from(level) for source in use.inputs.values()}
+    read = {source for use in levels.uses_of(level) for source in use.inputs.values()}
     return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
 
 
@@ -113,7 +113,6 @@ def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made:
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
         decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
-        # The trial of the query tower may have led to another level since the plan.
         decision = replace(decision, plan=Plan(planned.level, planned.reason))
         branch, base = _branch(git, parameters), _made_from(git, recipe)
         return release(git, decision, champion, parameters.rules, branch, base)

@@ -39,7 +39,6 @@ class Parameters:
     branch: str = setting("", "the branch to commit releases to; empty = the repository's default")
     fine_tune_above: float = same_setting(Thresholds, "fine_tune_above")
     pretrain_above: float = same_setting(Thresholds, "pretrain_above")
-    query_only_gain: float = same_setting(Thresholds, "query_only_gain")
     measure: str = same_setting(Rule, "measure")
     alpha: float = same_setting(Rule, "alpha")
     most_loss: float = same_setting(Rule, "most_loss")

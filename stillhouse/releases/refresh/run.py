@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,15 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import refuse_secret
-from stillhouse.core.terminal import warn
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.releases.git import Git
-from stillhouse.releases.model_registry.register import follow
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
-from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, QUERY_TOWER, Levels, before, runs_of, with_words
-from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, after_queries, plan
+from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, Levels, before, runs_of, with_words
+from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, plan
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
 
@@ -114,38 +112,10 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     if planned.level == Level.NOTHING or request.plan_only:
         return Refreshed(planned)
 
-    def run(uses: Sequence[Use]) -> None:
-        run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
-
-    planned = climb(Levels(graph_of(recipe), champion.paths), planned, request.thresholds, root, run, log)
-    decision = replace(decision, plan=planned)
+    uses = Levels(graph_of(recipe), champion.paths).uses_of(planned.level)
+    run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
     return Refreshed(planned, release(git, decision, champion, rules, branch))
-
-
-def climb(
-    levels: Levels,
-    planned: Plan,
-    thresholds: Thresholds,
-    root: Path,
-    run: Callable[[Sequence[Use]], None],
-    log: Callable[[str], None],
-) -> Plan:
-    """Runs the uses of a level and returns the plan.
-
-    The level `query_only` trains the query tower first. If dev shows that to be enough, only the choice of the system
-    is left to do; otherwise the plan is `fine_tune`, and its uses follow.
-    """
-    trial: list[Use] = []
-    if planned.level == Level.QUERY_ONLY:
-        trial = needed(levels.uses_of(planned.level), [QUERY_TOWER])
-        run(trial)
-        facts = read_manifest(root / QUERY_TOWER / "retriever").facts
-        gain = float(facts["gain"]["difference"])
-        planned = after_queries(planned, bool(facts["helps"]), gain, str(facts["measure"]), thresholds)
-        log(f"[refresh] {planned.level}: {planned.reason}")
-    run([use for use in levels.uses_of(planned.level) if use not in trial])
-    return planned
 
 
 @dataclass(frozen=True)
@@ -205,7 +175,6 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     rolled_back = outcome.kind == ALREADY and outcome.release and now and outcome.release.tag != now.tag
     if outcome.kind == REFUSED or rolled_back:
         note_refusal(git, decision.key, champion, outcome.reason)
-    follow(git, warn)
     return outcome
 
 

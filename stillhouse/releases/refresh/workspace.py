@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact, refuse_secret
+from stillhouse.core.remote.git_clone import clone
 from stillhouse.pipeline.dvc_file import HEADER, Indented
 from stillhouse.pipeline.graph import ARTIFACTS, Use
 from stillhouse.pipeline.step_command import command_of
@@ -41,7 +40,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose another folder with --folder")
     if not folder.exists() or not any(folder.iterdir()):
-        return _clone(repo, address, branch, folder)
+        return _clone(address, branch, folder)
     if not (folder / MARK).is_file():
         raise InputError(
             f"{folder} was not made by a refresh, and a refresh discards all changes in its folder; choose another "
@@ -62,7 +61,7 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
 
 
 @doing("cloning the repository")
-def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
+def _clone(address: str, branch: str, folder: Path) -> Git:
     """Makes a clone that is marked as a refresh's own, completely or not at all."""
     folder = folder.absolute()
     if folder == Path.cwd():
@@ -70,17 +69,7 @@ def _clone(repo: str, address: str, branch: str, folder: Path) -> Git:
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)  # of a refresh that was killed
     partial.parent.mkdir(parents=True, exist_ok=True)
-    words = ["git", "clone", "--quiet", *(["--branch", branch] if branch else []), "--", address, str(partial)]
-    environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, env=environment)
-    except FileNotFoundError:
-        raise InputError("releases need git, which is not installed here") from None
-    if done.returncode != 0:
-        raise InputError(
-            f"cannot clone {repo}: {_begin(done.stderr)}. Is its address right, does the branch exist, and "
-            "may this machine read it (key, token; in a pod, the secret that git_secret names)?"
-        )
+    clone(address, partial, *(["--branch", branch] if branch else []))
     (partial / MARK).touch()
     try:
         partial.rename(folder)
@@ -96,11 +85,6 @@ def _drop_locks(git: Path) -> None:
     """Removes the locks of a git that was killed. Nobody else works in a folder that is a refresh's own."""
     for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
         lock.unlink(missing_ok=True)
-
-
-def _begin(text: str) -> str:
-    """The first lines of git and ssh, which say what key is missing or refused; the last ones are always the same."""
-    return "; ".join([line for line in redact(text).strip().splitlines() if line][:2]).rstrip(".") or "git said nothing"
 
 
 @doing("bringing the artifacts of the champion")

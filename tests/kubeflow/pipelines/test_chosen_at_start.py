@@ -56,10 +56,6 @@ KEYS = {
     "stillhouse-gcs": "/etc/stillhouse-gcs",
     "stillhouse-git": "/etc/stillhouse-git",
 }
-REGISTRY = {
-    "stillhouse-model-registry": "STILLHOUSE_MODEL_REGISTRY,STILLHOUSE_MODEL_REGISTRY_MODEL,"
-    "STILLHOUSE_MODEL_REGISTRY_TOKEN"
-}
 DATA = {"stillhouse-data": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL"}
 
 
@@ -70,5 +66,4 @@ def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: st
     assert sorted(with_keys) == ["check_parameters", "corpus", "plan", "promote"]
     for task in made:
         if task.name != "report_end":
-            own = (KEYS | DATA if task.name in with_keys else {}) | (REGISTRY if task.name == "promote" else {})
-            assert task.secrets() == own, task.name
+            assert task.secrets() == (KEYS | DATA if task.name in with_keys else {}), task.name

@@ -67,7 +67,7 @@ def refused(capsys: pytest.CaptureFixture[str], call: Any, values: dict[str, Any
 
 
 ABSENT: dict[str, tuple[dict[str, str], str, str]] = {
-    "releases": ({"releases": "{place}/elsewhere.git"}, "cannot clone", "git_secret"),
+    "releases": ({"releases": "{place}/elsewhere.git"}, "cannot read the repository", "git_secret"),
     "first release": ({"releases": "{place}/empty.git"}, "nothing is released", "`stillhouse release promote`"),
     "revision": ({"revision": "v9"}, "has no revision 'v9'", "name a branch, tag or commit"),
     "path": ({"source": "corpora"}, "has no 'corpora'", "at its top level: "),

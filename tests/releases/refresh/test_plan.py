@@ -13,7 +13,7 @@ from stillhouse.pipeline.graph import USES, graph_of, known_uses
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.steps.spec import named
 from stillhouse.releases.refresh.graph import NEEDED, Levels, before, runs_of
-from stillhouse.releases.refresh.plan import BUMPS, Level, Thresholds, after_queries, plan
+from stillhouse.releases.refresh.plan import BUMPS, Level, Thresholds, plan
 from stillhouse.releases.refresh.whole_run import promote_whole_run
 
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
@@ -44,8 +44,7 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
         (changed(added=40), Level.INDEX, "at most fine_tune_above"),  # only renamed: no text is new
         (changed(added=10, texts=(10, 10)), Level.INDEX, "10.00%"),  # exactly at the threshold
         (changed(added=11, texts=(11, 10)), Level.FINE_TUNE, "above fine_tune_above = 10.00%"),
-        (changed(labels=True), Level.QUERY_ONLY, "queries or qrels changed; the query tower is trained first"),
-        (changed(added=10, texts=(10, 10), labels=True), Level.QUERY_ONLY, "the query tower is trained first"),
+        (changed(labels=True), Level.FINE_TUNE, "queries or qrels changed; the retriever is trained"),
         (changed(added=11, texts=(11, 10), labels=True), Level.FINE_TUNE, "above fine_tune_above"),
         (changed(added=50, texts=(50, 50)), Level.FINE_TUNE, "above fine_tune_above"),
         (changed(added=50, texts=(50, 51)), Level.PRETRAIN, "above pretrain_above = 50.00%"),
@@ -55,25 +54,6 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
 def test_level(found: Difference, level: Level, reason: str) -> None:
     planned = plan(found, LADDER)
     assert planned.level == level and reason in planned.reason
-
-
-def test_the_query_tower_alone_is_a_trial() -> None:
-    """It is kept if it gains enough and not by chance; otherwise the retriever is trained, and the reason says why."""
-    tried = plan(changed(labels=True), LADDER)
-    enough = after_queries(tried, True, 0.02, "nDCG@10", LADDER)
-    assert enough.level == Level.QUERY_ONLY and enough.reason.endswith(
-        "the query tower alone gains +0.020 nDCG@10 on dev"
-    )
-    little = after_queries(tried, True, 0.019, "nDCG@10", LADDER)
-    assert little.level == Level.FINE_TUNE and little.reason.endswith(
-        "+0.019 nDCG@10 on dev, less than query_only_gain = 0.02"
-    )
-    chance = after_queries(tried, False, 0.5, "nDCG@10", LADDER)
-    assert chance.level == Level.FINE_TUNE and chance.reason.endswith("which may be due to chance")
-    never = plan(changed(labels=True), Thresholds(query_only_gain=1))
-    assert never.level == Level.FINE_TUNE and never.reason.endswith(
-        "queries or qrels changed; the retriever is trained"
-    )
 
 
 def test_a_recipe_without_pre_training_ends_on_the_level_below() -> None:

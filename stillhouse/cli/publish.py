@@ -37,9 +37,12 @@ def main(argv: Sequence[str]) -> int:
     )
     flag(parser, "--to URL", "the store", required=True)
     flag(parser, "--rollback", "put the release before the one in use into use again")
+    flag(parser, "--forget-changes", "publish the corpus alone: forget what was added to the store or deleted from it")
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
     bulk = arguments.to.startswith("opensearch:")
+    if (arguments.rollback or bulk) and arguments.forget_changes:
+        raise InputError("--forget-changes is for a release that is written to a store; leave it out")
     if bulk and arguments.rollback:
         raise InputError("--rollback cannot change a file; let the alias of the store name the index before")
     with environment(arguments), watched("publish", context.quiet()):
@@ -58,6 +61,6 @@ def main(argv: Sequence[str]) -> int:
         if arguments.rollback:
             table = roll_back(store)
         else:
-            table = publish(open_release(FolderSource(arguments.release)), store, context.say)
+            table = publish(open_release(FolderSource(arguments.release)), store, context.say, arguments.forget_changes)
     show(f"{table} is in use in {store.address}#{store.name}")
     return 0

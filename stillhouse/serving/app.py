@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from stillhouse import __version__
 from stillhouse.serving import (
+    documents_api,
     embeddings_api,
     inference_api,
     page,
@@ -50,7 +51,7 @@ def make_app(service: Service) -> ASGIApp:
     )
     app.state.service = service
     # The page comes first: it answers only browsers, and the others answer the same addresses for programs.
-    for api in (page, search_api, embeddings_api, rerank_api, inference_api, status_api):
+    for api in (page, search_api, documents_api, embeddings_api, rerank_api, inference_api, status_api):
         app.include_router(api.router)
     app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)

@@ -36,6 +36,8 @@ from stillhouse.serving.passages import Passages
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
 WARMED_WITH = "what is this about"
+CANARIES = 16
+"""How many of the corpus's own questions `publish` asks a store."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,6 @@ class Release:
         dtype = computed_in(precision, context.torch_device())
         self._passages = open_passage_encoder(folders["retriever"], self._queries, context, dtype)
         self.index = VectorIndex(folders["index"])
-        self.adopted = adopted_index(read_manifest(folders["index"], verify=False))
         check_index(self.index, corpus)
         check_width(self._queries, self.index)
         self.normalize = self._queries.normalize
@@ -99,6 +100,7 @@ class Release:
         self.passages = Passages(corpus)
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
+        self.canaries: list[str] = corpus.queries["text"].head(CANARIES).tolist()
         self.origin: Mapping[str, Any] = {}
 
     @property
@@ -139,6 +141,10 @@ class Release:
         vectors_QD = self._encoder_of(role).vectors(ids)
         refuse_not_finite(vectors_QD, ["(not shown)"] * len(ids))
         return cut(vectors_QD, self.index.width, self.normalize)
+
+    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors float32 [B, D] of passages as `passage_text` makes them."""
+        return self.encode(self.tokenize(texts, "passage"), "passage")
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         """The best passages of each query, equal to `Searcher.search` with default options."""

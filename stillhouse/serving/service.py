@@ -121,6 +121,10 @@ class Service:
             tokens += read
         return scores, tokens
 
+    async def alone(self, release: Release, texts: Sequence[str], compute: Callable[[], Any]) -> Any:
+        """The result of a function that is called by itself, between two batches."""
+        return await self._answer(Job(release, texts, alone=compute))
+
     def _parts(self, texts: Sequence[str]) -> list[Sequence[str]]:
         """The texts in parts of at most `limits.texts`. Between two parts, others get their turn."""
         return [texts[begin : begin + self.limits.texts] for begin in range(0, len(texts), self.limits.texts)]

@@ -54,7 +54,7 @@ class StoreRelease(Release):
         own = {name: folder for name, folder in folders.items() if name != "hybrid"}
         super().__init__(own, context, precision)
         self.store = store
-        self.searcher = StoreSearcher(store, self.digests["retriever"], self._queries)
+        self.searcher = StoreSearcher(store, self.digests["retriever"], self._queries, self._passages)
         self.passages = StorePassages(self.searcher.record["passages"])
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:

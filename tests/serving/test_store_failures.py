@@ -143,7 +143,7 @@ def test_a_killed_publish_leaves_the_old_release(
         still_old += store.live() == old
         live = computed[store.live() == new]
         same_as_brute(searcher_of(live, store), live)
-        publish(computed[1], store, quiet)
+        publish(computed[1], store, quiet)  # goes on where the killed one stopped
         same_as_brute(searcher_of(computed[1], store), computed[1])
         if landed == kills:
             break

@@ -16,11 +16,13 @@ from stillhouse.cli import serve
 from stillhouse.core.errors import InputError
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
+from stillhouse.serving.stores import publish as publishing
 from stillhouse.serving.stores.publish import publish, roll_back
 from stillhouse.serving.stores.searcher import StoreSearcher
 from stillhouse.serving.stores.store import Store, open_store
 
 QUESTION = "where does the red bird one sing"
+NEW = {"passage_id": "new/1", "title": "blue tree", "text": "the red bird one sings", "fields": {"page": 7, "x": 1.0}}
 
 
 def quiet(line: str) -> None:
@@ -56,7 +58,7 @@ def brute(release: Release, question: str, top: int = 24) -> tuple[list[str], np
 
 
 def searcher_of(release: Release, store: Store) -> StoreSearcher:
-    return StoreSearcher(store, release.digests["retriever"], release._queries)
+    return StoreSearcher(store, release.digests["retriever"], release._queries, release._passages)
 
 
 def same_as_brute(searcher: StoreSearcher, release: Release) -> None:
@@ -96,11 +98,41 @@ def test_a_published_release_answers_as_brute_force(address: str, releases: list
         roll_back(store)
 
 
+def test_documents_come_and_go_at_once_and_outlive_a_release(address: str, releases: list[Release]) -> None:
+    first, second = releases
+    store = open_store(address)
+    publish(first, store, quiet)
+    asked = searcher_of(first, store)
+    gone = asked.search(QUESTION, 1)[0].passage_id
+    asked.add([NEW, NEW | {"passage_id": gone}])
+    vector = first.encode_passages(["blue tree the red bird one sings"])[0]
+    query = first.encode(first.tokenize([QUESTION], "query"), "query")[0]
+    hit = next(hit for hit in asked.search(QUESTION, 30) if hit.passage_id == "new/1")
+    assert hit.score == pytest.approx(float(vector @ query), abs=1e-4) and hit.fields == NEW["fields"]
+    asked.delete([gone, "unknown"])
+    assert {hit.passage_id for hit in asked.search(QUESTION, 30)} == ({*brute(first, QUESTION)[0]} - {gone}) | {"new/1"}
+    publish(second, store, quiet)
+    found = searcher_of(second, store).search(QUESTION, 30)
+    assert {hit.passage_id for hit in found} == ({*brute(second, QUESTION)[0]} - {gone}) | {"new/1"}
+    score = (
+        second.encode_passages(["blue tree the red bird one sings"])[0]
+        @ second.encode(second.tokenize([QUESTION], "query"), "query")[0]
+    )
+    assert next(hit.score for hit in found if hit.passage_id == "new/1") == pytest.approx(float(score), abs=1e-4)
+    asked.add([NEW | {"passage_id": "late"}])  # by a service that still has the old model
+    assert "late" in {hit.passage_id for hit in asked.search(QUESTION, 30)}
+    assert "late" in {hit.passage_id for hit in searcher_of(second, store).search(QUESTION, 30)}
+    roll_back(store)
+    publish(second, store, quiet, forget_changes=True)
+    assert not store.notes("document")
+
+
 def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], releases: list[Release]) -> None:
     store = open_store(address)
     publish(releases[0], store, quiet)
 
-    with running(two_releases[0], opener=partial(serve.open_release, store=store)) as service:
+    with running(two_releases[0], opener=partial(serve.open_release, store=store), token="secret") as service:
+        service.client.headers["Authorization"] = "Bearer secret"
         [answer] = service.search(query=QUESTION, top=24, documents=False)["answers"]
         ids, scores = brute(releases[0], QUESTION)
         np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], scores, atol=1e-4)
@@ -115,6 +147,14 @@ def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], rel
         assert about["store"]["table"] == store.live()
         refused = service.client.post("/search", json={"query": QUESTION, "filter": {"article": "a1"}})
         assert refused.status_code == 422
+        assert service.client.post("/documents", json={"documents": [NEW]}).json() == {"added": 1}
+        [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]
+        assert next(hit for hit in answer["hits"] if hit["passage_id"] == "new/1")["fields"] == NEW["fields"]
+        service.client.request("DELETE", "/documents", json={"passage_ids": ["new/1"]})
+        [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]
+        assert "new/1" not in {hit["passage_id"] for hit in answer["hits"]}
+    with running(two_releases[0]) as plain:
+        assert plain.client.post("/documents", json={"documents": [NEW]}).status_code == 404
 
 
 def test_a_large_table_gets_an_index_in_lancedb(
@@ -135,8 +175,8 @@ def test_damaged_content_is_not_put_into_use(
     old = publish(releases[0], store, quiet)
     put = type(store).put
 
-    def damaging(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray) -> None:
-        put(self, table, rows, vectors + np.float32(1e-3))
+    def damaging(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray, fresh: bool = False) -> None:
+        put(self, table, rows, vectors + np.float32(1e-3), fresh)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(store), "put", damaging)
@@ -144,6 +184,29 @@ def test_damaged_content_is_not_put_into_use(
             publish(releases[1], store, quiet)
     assert store.live() == old
     publish(releases[1], store, quiet)
+    same_as_brute(searcher_of(releases[1], store), releases[1])
+
+
+def test_an_interrupted_publish_goes_on(address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "BATCH", 5)
+    store = open_store(address)
+    old = publish(releases[0], store, quiet)
+    put, written = type(store).put, []
+
+    def failing(self: Store, table: str, rows: list[dict[str, str]], vectors: np.ndarray, fresh: bool = False) -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(rows)
+        put(self, table, rows, vectors, fresh)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "put", failing)
+        with pytest.raises(KeyboardInterrupt):
+            publish(releases[1], store, quiet)
+    assert store.live() == old
+    lines: list[str] = []
+    publish(releases[1], store, lines.append)
+    assert [line for line in lines if "of 24" in line] == ["20 of 24 passages", "24 of 24 passages"]
     same_as_brute(searcher_of(releases[1], store), releases[1])
 
 

@@ -6,8 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stillhouse.core import interrupt
-from stillhouse.core.errors import CRASH, CrashElsewhere, InputError, ValidationFailed, access_errors, is_full_disk
+from stillhouse.core.errors import (
+    CRASH,
+    INTERRUPTED,
+    INTERRUPTION,
+    CrashElsewhere,
+    InputError,
+    ValidationFailed,
+    access_errors,
+    is_full_disk,
+)
 from stillhouse.core.terminal import warn
 from stillhouse.models.acceleration.threads import prepare_threads
 
@@ -26,10 +34,11 @@ def one_line_errors() -> Iterator[None]:
     """
     prepare_threads()
     try:
-        with interrupt.ends_soon(), access_errors():
+        with access_errors():
             yield
     except KeyboardInterrupt:  # in a run on this machine
-        raise SystemExit(interrupt.exit_code()) from None
+        warn(INTERRUPTION)
+        raise SystemExit(INTERRUPTED) from None
     except (InputError, ValidationFailed, CrashElsewhere) as error:
         warn(f"{SENTENCE}{error}")
         raise SystemExit(error.exit_code) from None

@@ -62,10 +62,13 @@ class Lance:
         gone = [f"{kind} {key}" for key, value in values.items() if value is None]
         with self._errors():
             if new:
-                merge = self._table(self._notes).merge_insert("id")
-                merge.when_matched_update_all().when_not_matched_insert_all().execute(pa.Table.from_pylist(new, NOTES))
+                self._merge(self._notes, "id", pa.Table.from_pylist(new, NOTES))
             if gone:
                 self._table(self._notes).delete(f"id IN ({', '.join(map(quoted, gone))})")
+
+    def _merge(self, table: str, key: str, rows: pa.Table) -> None:
+        merge = self._table(table).merge_insert(key)
+        merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
 
     def create(self, table: str, width: int) -> None:
         columns = [(name, pa.string()) for name in (*TEXTS, "fields")]
@@ -77,13 +80,24 @@ class Lance:
         with self._errors():
             self._database.drop_table(table, ignore_missing=True)
 
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
+    def count(self, table: str) -> int:
+        with self._errors():
+            return int(self._table(table).count_rows())
+
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
         vectors = pa.FixedSizeListArray.from_arrays(pa.array(vectors_BD.ravel()), vectors_BD.shape[1])
         columns: dict[str, Any] = {name: pa.array([row[name] for row in rows], pa.string()) for name in TEXTS}
         columns["fields"] = pa.array([json.dumps(row["fields"]) for row in rows])
         written = pa.table(columns | {"vector": vectors})
         with self._errors():
-            self._table(table).add(written)
+            if fresh:
+                self._table(table).add(written)
+            else:
+                self._merge(table, "passage_id", written)
+
+    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
+        with self._errors():
+            self._table(table).delete(f"passage_id IN ({', '.join(map(quoted, passage_ids))})")
 
     def finish(self, table: str) -> None:
         with self._errors():
@@ -112,8 +126,10 @@ class Lance:
             self._table(table)
         self.note("live", {"table": table})
 
-    def locked(self, table: str) -> AbstractContextManager[None]:
-        return nullcontext() if "://" in self.address else only_process(Path(self.address) / table)
+    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
+        if "://" in self.address:
+            return nullcontext()
+        return only_process(Path(self.address) / what, (lambda line: None) if wait else None)
 
 
 def quoted(text: str) -> str:

@@ -100,9 +100,14 @@ class Postgres:
     def drop(self, table: str) -> None:
         self._run("DROP TABLE IF EXISTS {table}", table=table)
 
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
+    def count(self, table: str) -> int:
+        return int(self._run("SELECT count(*) FROM {table}", table=table)[0][0])
+
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
         def write(connection: psycopg.Connection) -> None:
             with connection.transaction(), connection.cursor() as cursor:
+                if not fresh:
+                    self._delete(cursor, table, [row["passage_id"] for row in rows])
                 into = self._sql("COPY {table} ({columns}) FROM STDIN WITH (FORMAT BINARY)", table)
                 with cursor.copy(into) as copy:
                     copy.set_types(TYPES)
@@ -110,6 +115,12 @@ class Postgres:
                         copy.write_row([*(row[name] for name in TEXTS), Jsonb(row["fields"]), vector_D])
 
         self._do(write)
+
+    def _delete(self, cursor: psycopg.Cursor, table: str, passage_ids: Sequence[str]) -> None:
+        cursor.execute(self._sql("DELETE FROM {table} WHERE passage_id = ANY(%s)", table), (list(passage_ids),))
+
+    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
+        self._do(lambda connection: self._delete(connection.cursor(), table, passage_ids))
 
     def finish(self, table: str) -> None:
         found = self._run("SELECT vector_dims(embedding) FROM {table} LIMIT 1", table=table)
@@ -151,11 +162,11 @@ class Postgres:
         self._do(swap)
 
     @contextmanager
-    def locked(self, table: str) -> Iterator[None]:
-        key, until = f"{self.name} {table}", time.monotonic() + SECONDS
+    def locked(self, what: str, wait: bool = False) -> Iterator[None]:
+        key, until = f"{self.name} {what}", time.monotonic() + SECONDS
         while not self._run("SELECT pg_try_advisory_lock(hashtext(%s))", key)[0][0]:
-            if time.monotonic() > until:
-                raise InputError(f"another process is writing {table} in {self.address}; repeat this when it has ended")
+            if time.monotonic() > until and not wait:
+                raise InputError(f"another process is writing {what} in {self.address}; repeat this when it has ended")
             time.sleep(0.05)
         try:
             yield

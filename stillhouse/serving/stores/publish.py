@@ -1,6 +1,6 @@
 """Publishes a release to a store: writes a new table, checks it, and then puts it into use at once for everyone.
 
-Until then the old release answers, whatever happens. A repeated publish begins again.
+Until then the old release answers, whatever happens. A repeated publish goes on where the last one was interrupted.
 
 Shape suffixes: B rows of a batch, D width.
 """
@@ -15,13 +15,19 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.releases.tags import identity_of
-from stillhouse.serving.release import NAME_LENGTH, Release
+from stillhouse.serving.release import CANARIES, NAME_LENGTH, Ranked, Release
 from stillhouse.serving.source import PARTS
-from stillhouse.serving.stores.searcher import RELEASE
+from stillhouse.serving.stores.searcher import CHANGES, DOCUMENT, RELEASE, apply_changes
 from stillhouse.serving.stores.store import LARGEST, TEXTS, Row, Store, digest_of
 
 BATCH = 2000
 """Rows that are written together, completely or not at all."""
+DEPTH = 10
+"""How many passages of a canary query are compared."""
+LEAST_OVERLAP = 0.8
+"""The least share of them that the store must find."""
+SAME_SCORE = 1e-3
+"""Scores that differ by less may be the same, computed in another order."""
 Say = Callable[[str], None]
 
 
@@ -30,10 +36,11 @@ def table_of(release: Release, name: str) -> str:
     return f"{name}_{identity_of({part: {'digest': release.digests[part]} for part in PARTS})[:NAME_LENGTH]}"
 
 
-def publish(release: Release, store: Store, say: Say) -> str:
+def publish(release: Release, store: Store, say: Say, forget_changes: bool = False) -> str:
     """Publishes a release and returns its table.
 
-    Raises `InputError` if another process is publishing this release, and if the store does not hold what was written.
+    What was added to the store or deleted from it since is applied to the new table too, or forgotten. Raises
+    `InputError` if another process is publishing this release, and if the store does not hold what was written.
     """
     table = table_of(release, store.name)
     with store.locked(table):
@@ -42,8 +49,14 @@ def publish(release: Release, store: Store, say: Say) -> str:
         if live != table:
             record |= {"previous": live}
         store.note(RELEASE, {table: record})
-        if live != table:
-            store.swap(table)
+        with store.locked(CHANGES, wait=True):
+            changes = store.notes(DOCUMENT)
+            if forget_changes:
+                store.note(DOCUMENT, dict.fromkeys(changes))
+            else:
+                apply_changes(store, release.encode_passages, table, record["titles"], changes)
+            if live != table:
+                store.swap(table)
     return table
 
 
@@ -58,14 +71,18 @@ def roll_back(store: Store) -> str:
 
 
 def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, Any]:
-    """Writes and checks a table; returns its record. What an interrupted publish left is written again."""
-    store.drop(table)
+    """Writes and checks what a table lacks; returns its record."""
     store.create(table, release.index.width)
+    present = store.count(table)
+    there = present // BATCH * BATCH
+    if there:
+        say(f"{there:,} passages are there from an interrupted publish")
     digest = 0
     for start, rows, vectors_BD in batches(release):
         digest += digest_of(rows, vectors_BD)
-        store.put(table, rows, vectors_BD)
-        say(f"{start + len(rows):,} of {len(release.passages):,} passages")
+        if start >= there:
+            store.put(table, rows, vectors_BD, fresh=start >= present)
+            say(f"{start + len(rows):,} of {len(release.passages):,} passages")
     say("building the store's index")
     store.finish(table)
     say("checking the store's content")
@@ -78,10 +95,12 @@ def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, An
     except InputError:
         store.drop(table)
         raise
+    _check_canaries(release, store, table)
     return {
         "model": release.digests["retriever"],
         "digests": {part: release.digests[part] for part in PARTS},
         "width": release.index.width,
+        "titles": release.titles,
         "passages": count,
         "digest": f"{held % LARGEST:032x}",
     }
@@ -104,3 +123,26 @@ def batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.float
         for row, fields in zip(rows, release.passages.fields_at(places)):
             row["fields"] = fields
         yield start, rows, release.index.vectors(np.array(places, dtype=np.int32))
+
+
+def _check_canaries(release: Release, store: Store, table: str) -> None:
+    """Raises `InputError` if the release's own index finds better passages than the store for its canary queries.
+
+    They are the corpus's first questions, or in a corpus without questions the texts of its first passages. Scores are
+    compared, since passages with the same text may come in any order.
+    """
+    some = range(min(CANARIES, len(release.passages)))
+    texts = release.canaries or [row["text"] for row in release.passages.at(some, "text")]
+    vectors_QD = release.encode(release.tokenize(texts, "query"), "query")
+    how = Ranked(DEPTH, bm25=0.0, documents=False)
+    shares = []
+    for vector_D, expected in zip(vectors_QD, release.rank(texts, vectors_QD, [how] * len(texts))):
+        ranked = store.search(table, vector_D, DEPTH)
+        least = expected.scores[-1] - SAME_SCORE * max(1, abs(expected.scores[-1]))
+        shares.append(sum(score >= least for _, score in ranked) / len(expected.scores))
+    if np.mean(shares) < LEAST_OVERLAP:
+        raise InputError(
+            f"{store.address} finds {np.mean(shares):.0%} of the first {DEPTH} passages that the release's own index "
+            f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates of "
+            "the store's index, and run the command again"
+        )

@@ -101,7 +101,11 @@ class Qdrant:
         with self._errors():
             self._client.delete_collection(table)
 
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
+    def count(self, table: str) -> int:
+        with self._errors():
+            return int(self._client.count(table, exact=True).count)
+
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
         points = [
             models.PointStruct(id=number(row["passage_id"]), vector=vector_D.tolist(), payload=row)
             for row, vector_D in zip(rows, vectors_BD)
@@ -109,6 +113,11 @@ class Qdrant:
         with self._errors():
             for first in range(0, len(points), AT_ONCE):
                 self._client.upsert(table, points[first : first + AT_ONCE], wait=True)
+
+    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
+        gone: list[Any] = [number(each) for each in passage_ids]
+        with self._errors():
+            self._client.delete(table, models.PointIdsList(points=gone), wait=True)
 
     def finish(self, table: str) -> None:
         """Qdrant indexes by itself, and searches what is not indexed yet exactly."""
@@ -136,7 +145,7 @@ class Qdrant:
                 raise InputError(f"{self.address} has no collection {table} any more; publish the release again")
             self._client.update_collection_aliases(changes)
 
-    def locked(self, table: str) -> AbstractContextManager[None]:
+    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
         return nullcontext()  # what two processes write about the same passage has the same id
 
 

@@ -1,7 +1,7 @@
 """What a vector store must do to hold releases, and the stores there are.
 
 A store holds a table per release, `NAME_<digest>`, and beside the tables *notes*: JSON values by kind and key. The kind
-`release` describes each table. One table is live.
+`release` describes each table, and `document` holds what was added or deleted since. One table is live.
 
 Shape suffixes: B rows of a batch, D width.
 """
@@ -69,8 +69,14 @@ class Store(Protocol):
     def drop(self, table: str) -> None:
         """Removes a table."""
 
-    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32]) -> None:
-        """Writes new rows. All or nothing is written."""
+    def count(self, table: str) -> int:
+        """The number of rows."""
+
+    def put(self, table: str, rows: Sequence[Row], vectors_BD: NDArray[np.float32], fresh: bool = False) -> None:
+        """Writes rows, in place of those with their ids; with `fresh`, there are none. All or nothing is written."""
+
+    def remove(self, table: str, passage_ids: Sequence[str]) -> None:
+        """Removes rows."""
 
     def finish(self, table: str) -> None:
         """Builds the index of a complete table, unless it exists."""
@@ -87,8 +93,9 @@ class Store(Protocol):
     def swap(self, table: str) -> None:
         """Puts a table into use, for every reader at the same moment."""
 
-    def locked(self, table: str) -> AbstractContextManager[None]:
-        """Keeps others from writing a table until the block ends. Raises `InputError` while another does."""
+    def locked(self, what: str, wait: bool = False) -> AbstractContextManager[None]:
+        """Keeps others out of the part `what` until the block ends. While another keeps it, waits or raises
+        `InputError`."""
 
 
 def open_store(address: str) -> Store:

@@ -1,0 +1,67 @@
+"""`/documents` adds documents to the store of a service, or deletes them there."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from stillhouse.serving.errors import Items, Problem
+from stillhouse.serving.search_api import answer_json
+from stillhouse.serving.service import Service, service_of
+from stillhouse.serving.store_release import StoreRelease
+
+router = APIRouter()
+
+
+class Document(BaseModel):
+    """One passage; it replaces that with the same id."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    passage_id: str = Field(min_length=1, max_length=1024)
+    text: str
+    title: str = ""
+    article_id: str = ""
+    section: str = ""
+    fields: dict[str, Any] = {}
+
+
+class Added(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    documents: Items[Document]
+
+
+class Deleted(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    passage_ids: Items[str]
+
+
+@router.post("/documents", summary="New documents, searchable once this is answered; only with a store")
+async def add(body: Added, request: Request) -> Response:
+    service, release = service_of(request), _release_of(request)
+    texts = [document.text for document in body.documents]
+    service.check_texts(texts, "documents")
+    await service.alone(release, texts, partial(release.searcher.add, [each.model_dump() for each in body.documents]))
+    return answer_json({"added": len(texts)}, release)
+
+
+@router.delete("/documents", summary="Deletes documents; ids that are unknown are ignored")
+async def delete(body: Deleted, request: Request) -> Response:
+    service, release = service_of(request), _release_of(request)
+    service.check_texts(body.passage_ids, "passage_ids")
+    await service.alone(release, body.passage_ids, partial(release.searcher.delete, body.passage_ids))
+    return answer_json({"deleted": len(body.passage_ids)}, release)
+
+
+def _release_of(request: Request) -> StoreRelease:
+    service: Service = service_of(request)
+    release = service.release()
+    if not isinstance(release, StoreRelease) or not service.token:
+        raise Problem(
+            404,
+            "this service takes no documents; start it with `--store` and set $STILLHOUSE_SERVE_TOKEN, so that not "
+            "everybody can change them",
+        )
+    return release

@@ -177,7 +177,7 @@ def headline(content: Content) -> dict[str, Any]:
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
     found = content.costs.get(system, {}).get("choice")
-    return Choice(**found) if found else None
+    return Choice.of(found) if found else None
 
 
 def cost_rows(content: Content) -> list[dict[str, Any]]:

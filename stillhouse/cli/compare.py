@@ -22,7 +22,6 @@ from stillhouse.experiments.comparison.sweeps import (
     split_list,
     sweep_of_flags,
     under,
-    with_baseline,
     with_retriever,
 )
 from stillhouse.pipeline.graph import ARTIFACTS
@@ -195,7 +194,7 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
         sweep = dataclasses.replace(sweep, seeds=seeds_of(arguments.seeds))
     if arguments.retriever:
         sweep = with_retriever(sweep, arguments.retriever)
-    return with_baseline(sweep, arguments.baseline) if arguments.baseline else sweep
+    return dataclasses.replace(sweep, baseline=arguments.baseline) if arguments.baseline else sweep
 
 
 def results() -> list[str]:

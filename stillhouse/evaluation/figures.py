@@ -20,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
-from stillhouse.evaluation.runs import line_of, places, read_run, rows_of_run
+from stillhouse.evaluation.runs import places, read_run, rows_of_run
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
 
 SYNTHETIC = "synthetic"
@@ -257,9 +257,8 @@ def _refuse_foreign_queries(corpus: Corpus, run: pd.DataFrame, path: Path) -> No
     named = pd.Series(run["query_id"].cat.categories)
     unknown = named[~named.isin(corpus.queries["query_id"])]
     if len(unknown):
-        line = line_of(path, query_id=unknown.iloc[0])
         raise InputError(
-            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have{line}: the run belongs to another "
+            f"{path} names query {unknown.iloc[0]!r}, which the corpus does not have: the run belongs to another "
             "corpus; make the run again"
         )
 

@@ -11,7 +11,7 @@ Shapes: Q queries, K the depth of the ranking. A ranking is a pair of matrices, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +137,7 @@ def read_run(path: Path) -> pd.DataFrame:
         line = lines[bad].iloc[0]
         raise InputError(
             f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is not finite in "
-            f"single precision{line_of(path, line['query_id'], line['passage_id'])}; make the run again"
+            "single precision; make the run again"
         )
     lines = _by_rank(lines)
     query_L, passage_L = (lines[name].cat.codes.to_numpy().astype(np.int64) for name in ("query_id", "passage_id"))
@@ -145,8 +145,8 @@ def read_run(path: Path) -> pd.DataFrame:
     if repeated.any():
         line = lines[repeated].iloc[0]
         raise InputError(
-            f"{path}: the run lists passage {line['passage_id']!r} twice for query {line['query_id']!r}"
-            f"{line_of(path, line['query_id'], line['passage_id'])}; make the run again"
+            f"{path}: the run lists passage {line['passage_id']!r} twice for query {line['query_id']!r}; make the run "
+            "again"
         )
     first = _starts(query_L)
     rises = ~first
@@ -155,8 +155,8 @@ def read_run(path: Path) -> pd.DataFrame:
         line = lines[rises].iloc[0]
         raise InputError(
             f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is higher than the "
-            f"score of the rank before{line_of(path, line['query_id'], line['passage_id'])}, so tools that sort by "
-            "score would see another ranking; write scores that decrease with the rank"
+            "score of the rank before, so tools that sort by score would see another ranking; write scores that "
+            "decrease with the rank"
         )
     lines["rank"] = places(query_L)
     return lines
@@ -191,41 +191,13 @@ def _read_lines(path: Path) -> pd.DataFrame:
     except pa.ArrowInvalid as error:
         raise InputError(
             f"{path} is not a TREC run file (`query_id Q0 passage_id rank score system` in every line): "
-            f"{_first_fault(path) or error}; correct it, or make the run again"
+            f"{error}; correct it, or make the run again"
         ) from None
     except DAMAGED as error:
         raise InputError(f"{path} is cut off or damaged ({error}); make the run again") from None
     lines = pa.concat_tables(blocks).unify_dictionaries().to_pandas()
     with np.errstate(over="ignore"):  # overflow gives infinity, which is refused
         return lines.astype({"score": np.float32})
-
-
-def line_of(path: Path, query_id: str = "", passage_id: str = "") -> str:
-    """ " (line N)": the first line of a run file with these ids, for messages; an id that is empty may be any."""
-    for number, cells in _lines_of(path):
-        if len(cells) == len(COLUMNS) and query_id in ("", cells[0]) and passage_id in ("", cells[2]):
-            return f" (line {number:,})"
-    return ""
-
-
-def _first_fault(path: Path) -> str:
-    """What is wrong with the first line that is not one of a run file; empty if nothing is found."""
-    for number, cells in _lines_of(path):
-        if cells and len(cells) != len(COLUMNS):
-            return f"line {number:,} has {len(cells)} columns and not six"
-        for kind, name, cell in zip((int, float), ("rank", "score"), cells[3:5]):
-            try:
-                kind(cell)
-            except ValueError:
-                return f"the {name} of line {number:,} is {cell!r} and not a number"
-    return ""
-
-
-def _lines_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The number and the cells of every line."""
-    with open_binary(path) as file:
-        for number, line in enumerate(file, start=1):
-            yield number, line.decode("utf-8-sig", errors="replace").split()
 
 
 def _single_spaced(block: bytes) -> bytes:
@@ -287,6 +259,5 @@ def rows_of_run(path: Path, lines: pd.DataFrame, passage_ids: PassageIds) -> np.
     rows = known[lines["passage_id"].cat.codes.to_numpy()].astype(np.int32)
     if (rows < 0).any():
         missing = lines["passage_id"][rows < 0].iloc[0]
-        line = line_of(path, passage_id=missing)
-        raise InputError(f"{path} names passage {missing!r}, which the corpus does not have{line}; make the run again")
+        raise InputError(f"{path} names passage {missing!r}, which the corpus does not have; make the run again")
     return rows

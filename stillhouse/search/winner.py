@@ -83,8 +83,8 @@ def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metr
     return f"{found}{formula}, by {SHOWN[metric]}; RR@10 (log-likelihood) of {queries} dev queries: {figures}"
 
 
-def choice_facts(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the report says of the winner, from the facts and settings in the manifest that `select-best` wrote.
+def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the report says of the winner, from the facts in the manifest that `select-best` wrote.
 
     None for the manifest of another step.
     """
@@ -98,24 +98,7 @@ def choice_facts(facts: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[
         "chosen_by": facts["chosen_by"],
         "queries": facts["queries"],
         "systems": len(facts[f"dev_{facts['chosen_by']}"]),
-        "standard_errors": settings.get("standard_errors", 0.0),
-        "contenders": _contender_facts(facts),
     }
-
-
-def _contender_facts(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The contenders in the order in which they competed, with the mean of each metric on the dev queries."""
-    means = {metric: facts[f"dev_{metric}"] for metric in METRICS if f"dev_{metric}" in facts}
-    names = [
-        (retriever, with_bm25, contender_name(retriever, with_bm25))
-        for retriever in facts.get("order", {}).get("candidates", ())
-        for with_bm25 in (False, True)
-    ]
-    return [
-        {"retriever": retriever, "with_bm25": with_bm25, "means": {metric: of[name] for metric, of in means.items()}}
-        for retriever, with_bm25, name in names
-        if name in means[facts["chosen_by"]]
-    ]
 
 
 def common_candidates(brought: Sequence[Rows], answers_QP: Rows) -> Rows:

@@ -126,7 +126,7 @@ def test_the_page_shows_everything_and_stands_alone(page: str) -> None:
     assert [a["data-variant"] for _, a in parsed.tags if "data-variant" in a] == [v.name for v in SWEEP.variants]
     assert [a["data-signal"] for _, a in parsed.tags if "data-signal" in a] == ["heldout_loss", "ict_RR@10"]
     assert [a["data-reference"] for _, a in parsed.tags if "data-reference" in a] == ["BM25", "zero-shot"]
-    assert sum(tag == "svg" for tag, _ in parsed.tags) == 5  # intervals, axis, two signals, coverage
+    assert sum(tag == "svg" for tag, _ in parsed.tags) == 4  # axis, two signals, coverage
     assert "0.315" in parsed.shown and "± 0.007" in parsed.shown and "34.5" in parsed.shown
     links = [v for _, a in parsed.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
     assert all(str(link).startswith("#") for link in links)

@@ -8,7 +8,7 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
-from stillhouse.experiments.comparison.sweeps import seeds_of, shipped_sweeps, sweep_of_flags, with_baseline
+from stillhouse.experiments.comparison.sweeps import seeds_of, shipped_sweeps, sweep_of_flags
 
 TWO = [{"name": "mlm", "overrides": {"pretraining.objective": "mlm"}}, {"name": "none", "pretraining": False}]
 
@@ -43,23 +43,10 @@ BAD = {
     "inputs as a list": ({"variants": [{"name": "a", "inputs": ["pretraining/encoder"]}]}, "inputs must map text"),
     "a retriever that is no text": ({"variants": [{"name": "a", "retriever": 2}]}, "retriever must be text"),
     "a condition without a name": ({"conditions": [{"retriever": "retriever_2"}]}, "conditions[0] lacks name"),
-    "a condition that is a variant": ({"conditions": [{"name": "MLM"}]}, "a condition and a variant are called 'MLM'"),
     "two conditions": ({"conditions": [{"name": "a"}, {"name": "a"}]}, "two conditions are called 'a'"),
     "a condition's setting": ({"conditions": [{"name": "a", "overrides": {"x": 1}}]}, "write STAGE.SETTING"),
     "a condition's seed": ({"conditions": [{"name": "a", "overrides": {"lm_head.seed": 1}}]}, "list the seeds"),
     "conditions as a mapping": ({"conditions": {"a": {}}}, "must be a list"),
-    "published of no condition": (
-        {"conditions": [{"name": "first"}], "variants": [{"name": "a", "published": {"frist": {"RR@10": 1}}}]},
-        "did you mean 'first'",
-    ),
-    "published without a condition": (
-        {"conditions": [{"name": "first"}], "variants": [{"name": "a", "published": {"RR@10": 1}}]},
-        "published must map conditions (first)",
-    ),
-    "published under a condition where there is none": (
-        {"variants": [{"name": "a", "published": {"first": {"RR@10": 1}}}]},
-        "'first' is not a condition; there are none",
-    ),
     "stages as a list": ({"stages": ["pretraining"]}, "stages must map"),
     "losses of no text": ({"losses": {"loss": 3}}, "losses: loss must be text"),
     "an empty grid": ({"variants": None, "grid": {}}, "either `variants`"),
@@ -151,7 +138,6 @@ FLAGS = {
     "seeds of text": (lambda: seeds_of("1,two"), "whole numbers"),
     "a seed twice": (lambda: seeds_of("1,1"), "different"),
     "none varied": (lambda: sweep_of_flags("none,mlm", ["pretraining.epochs=1,2"], "o"), "no pre-training to vary"),
-    "an unknown baseline": (lambda: with_baseline(sweep(), "non"), "did you mean 'none'"),
 }
 
 

@@ -79,32 +79,26 @@ def test_a_new_system_is_one_row() -> None:
     }
 
 
-SYSTEM = {"system": "new/retriever"}
 WRONG = [
     (
         {"retriver_2": {"encoder": "x/y"}},
         "there is no such step, and a new one needs `step`; did you mean 'retriever_2'?",
     ),
     ({"lm_head": None}, "stages.lm_head: write its inputs"),
-    ({"lm_head": "none"}, "stages.lm_head: write its inputs"),
     ({"retriever_2": {"encodr": "fetch_model/encoder"}}, "no input 'encodr'; did you mean 'encoder'?"),
     ({"retriever_2": {"encoder": "retriever_1/retrever"}}, "did you mean 'retriever_1/retriever'?"),
     ({"retriever_2": {"encoder": "bm25/run"}}, "encoder cannot be 'bm25/run'"),
-    ({"retriever_2": {"encoder": 3}}, "encoder must be `step/output` or null, not 3"),
     ({"retriever_2": {"negatives": None}}, "stages.retriever_2: it needs `negatives`"),
     ({"retriever_2": {"step": "mine"}}, "`step` is for new steps"),
     ({"retriever_2": {"settings_of": "mine_1"}}, "not another train-retriever"),
     ({"evaluate": {"run": "bm25/run"}}, "evaluate has no input 'run'; did you mean 'run/NAME'?"),
     ({"evaluate": {"run/a b": "bm25/run"}}, "evaluate has no input 'run/a b'"),
-    ({"evaluate": {"run/a": "ingest/encoder"}}, "run/a cannot be 'ingest/encoder'"),
     ({"new": {"step": "train-retriver"}}, "there is no step 'train-retriver'; did you mean 'train-retriever'?"),
     ({"new": {"step": "validate"}}, "stages.new: it needs `corpus`"),
     ({"New one": {"step": "validate", "corpus": "ingest/corpus"}}, "lowercase letters"),
     ({"stages": {"step": "validate", "corpus": "ingest/corpus"}}, "unused name"),
     ({"new": {"system": "bm25/negatives"}}, "system cannot be 'bm25/negatives'"),
-    ({"new": SYSTEM}, "system cannot be 'new/retriever'"),
     ({"distilled_2": NEW, "distilled": {"encoder": "distilled_2/retriever"}}, "form a cycle"),
-    ({"retriever_1": {"encoder": "retriever_1/retriever"}}, "retriever_1 ← retriever_1 form a cycle"),
     (["lm_head"], "stages must map steps"),
 ]
 

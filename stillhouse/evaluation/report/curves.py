@@ -34,7 +34,6 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # system and corpus names may contain $, which must not start a formula
 }
 INK, FAINT, ACCENT, SECOND, GROUND = "#010101", "#020202", "#030303", "#040404", "#050505"
-RIGHT, WRONG = "#060606", "#070707"
 PALETTE = tuple(f"#0c0c0{number}" for number in range(8))
 VARIABLES = {
     INK: "--ink",
@@ -42,8 +41,6 @@ VARIABLES = {
     ACCENT: "--accent",
     SECOND: "--muted",
     GROUND: "--ground",
-    RIGHT: "--right",
-    WRONG: "--wrong",
     **{colour: f"--c{number}" for number, colour in enumerate(PALETTE)},
 }
 COLUMNS = ["step", "train_loss", "heldout_loss"]
@@ -85,21 +82,11 @@ def _csv(path: Path, columns: list[str]) -> pd.DataFrame:
 
 
 def interval_plot(
-    labels: Sequence[str],
-    means: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    measure: str,
-    queries: str,
-    *,
-    colours: Sequence[str] = (),
-    dots: Sequence[Sequence[float]] = (),
-    lines: Mapping[str, float] | None = None,
+    labels: Sequence[str], means: np.ndarray, low: np.ndarray, high: np.ndarray, measure: str, queries: str
 ) -> str:
-    """A dot with its interval for every system, the first at the top; without `colours`, the best has the accent.
+    """A dot with its interval for every system, the first at the top; the best has the accent.
 
-    `queries` describes the queries in the axis label. `dots` are more values of each system, `lines` values to compare
-    all of them with.
+    `queries` describes the queries in the axis label.
     """
     with drawing():
         figure = Figure(figsize=(7.6, 0.9 + 0.42 * len(labels)), layout="constrained")
@@ -107,7 +94,7 @@ def interval_plot(
         place = np.arange(len(labels))
         best = int(np.argmax(means))
         for i in place:
-            colour = colours[int(i)] if colours else ACCENT if i == best else INK
+            colour = ACCENT if i == best else INK
             axes.plot([low[i], high[i]], [i, i], color=colour, linewidth=2, solid_capstyle="round", zorder=2)
             axes.plot([means[i]], [i], marker="o", markersize=8, color=colour, zorder=3)
             axes.annotate(
@@ -119,11 +106,6 @@ def interval_plot(
                 fontsize=9,
                 color=colour,
             )
-        for row, values in enumerate(dots):
-            axes.plot(values, [row + 0.25] * len(values), "o", markersize=3, color=colours[row])
-        for name, value in (lines or {}).items():
-            axes.axvline(value, color=SECOND, linewidth=1.5, linestyle="dashed", zorder=1)
-            axes.annotate(name, (value, -0.75), (0, 3), textcoords="offset points", ha="center", color=SECOND)
         axes.set_yticks(place, labels)
         axes.set_ylim(len(labels) - 0.5, -0.75)
         axes.set_xlabel(f"{measure} on {queries}, mean and 95 % interval")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.examples import Example, example_queries
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
@@ -36,8 +36,8 @@ VERBATIM = "a sentence → its own passage"
 """The text for `ict` in a corpus whose articles have one passage each."""
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems with adjectives as names, which need a noun in a sentence."""
-START, LAST = "zero_shot", "distilled"
-"""The system of the base model, and the last that the papers' run trains, even if it is kept as it was."""
+START = "zero_shot"
+"""The system of the base model."""
 WINNER = "best"
 """The system that `select-best` chose."""
 BEFORE = {"zero_shot_hybrid": "the base model with BM25", START: "the base model", "bm25": "BM25"}
@@ -96,10 +96,7 @@ def render(content: Content) -> str:
         headline=headline(content),
         rows=stage_rows(content),
         dots=Markup(_dots(content)),
-        comparisons=[
-            (pair, content.comparisons[pair][test.measures[0]])
-            for pair in compared_rows(list(content.comparisons), test.systems, content.curves)
-        ],
+        comparisons=[(pair, of[test.measures[0]]) for pair, of in content.comparisons.items()],
         teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
@@ -116,17 +113,7 @@ def render(content: Content) -> str:
         dev_kind="synthetic " if content.dev.synthetic else "",
         synthetic=synthetic_part(content),
         of_passages=test.passage_means(),
-        files=_files(content),
     )
-
-
-def compared_rows(
-    pairs: Sequence[tuple[str, str]], systems: Sequence[str], trained: Collection[str]
-) -> list[tuple[str, str]]:
-    """The pairs in the order of their rows: winner and last trained against the base model, then all others."""
-    last = [system for system in systems if system == LAST or system in trained][-1:]
-    first = [{system, START} for system in (WINNER, *last)]
-    return sorted(pairs, key=lambda pair: first.index(set(pair)) if set(pair) in first else len(first))
 
 
 def headline(content: Content) -> dict[str, Any]:
@@ -143,7 +130,6 @@ def headline(content: Content) -> dict[str, Any]:
     on_dev = [system for system in retrievers if system in dev_means]  # another tool's run may have test queries alone
     leader = max(on_dev, key=lambda system: dev_means[system][measure]) if on_dev else retrievers[-1]
     best = WINNER if WINNER in retrievers else leader
-    right = first_is_right(content.corpus, test)
     before = [system for system in BEFORE if system in test.systems and system != best]
     baseline = max(before, key=lambda system: dev_means.get(system, {measure: 0.0})[measure], default="")
     comparison = content.comparisons.get((best, baseline), {}).get(measure)
@@ -168,9 +154,6 @@ def headline(content: Content) -> dict[str, Any]:
         "difference": difference,
         "comparison": comparison,
         "verdict": verdict,
-        "with_gold": with_gold(content.corpus, test),
-        "right": right[best],
-        "baseline_right": right[baseline] if baseline else 0,
     }
 
 
@@ -196,7 +179,7 @@ def headline_sentence(content: Content) -> str:
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
     found = content.costs.get(system, {}).get("choice")
-    return Choice(**found) if found else None
+    return Choice.of(found) if found else None
 
 
 def cost_rows(content: Content) -> list[dict[str, Any]]:
@@ -268,13 +251,6 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
         "of_model": GENERATED in tasks,
         "of_pairs": bool(tasks.keys() & set(TASKS)) and not verbatim,
     }
-
-
-def _files(content: Content) -> list[str]:
-    names = ["metrics", "dev_metrics", "intervals", "significance"]
-    names += ["metrics_passages"] * bool(content.test.of_passages)
-    names += ["metrics_synthetic"] * (content.synthetic is not None) + ["teachers"] * bool(content.teachers)
-    return [f"{name}.json" for name in names]
 
 
 def examples_of(content: Content) -> list[Example]:

@@ -17,7 +17,7 @@ from stillhouse.evaluation.report.examples import Example, example_queries
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.evaluation.systems import short_name
 from stillhouse.experiments.comparison.outcomes import Outcome
-from stillhouse.experiments.comparison.plots import PALETTE, axis_plot, colours, curve_plot, dash, variants_plot
+from stillhouse.experiments.comparison.plots import PALETTE, axis_plot, colours, curve_plot, dash
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
 from stillhouse.experiments.comparison.table import Row, Table
 
@@ -59,7 +59,6 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         rows=[_row(table, row) for row in table.rows],
         pretrained=[_row(table, row) for row in table.done if row.variant.pretraining],
         columns=1 + len(table.measures) + has_dev + len(sweep.losses) + len(sweep.measures),
-        intervals=variants_plot(table, outcomes, {name: short_name(name) for name in table.references}),
         axis=axis_plot(table) if sweep.axis else "",
         axis_name=sweep.axis.split(".")[-1].replace("_", " "),
         signals=[(name, curve_plot(curves, sweep, name)) for name, curves in signal_curves(sweep, outcomes).items()],

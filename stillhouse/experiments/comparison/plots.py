@@ -1,15 +1,14 @@
-"""The comparison's plots: figures with intervals, and signals, coverage or a setting with a line per variant."""
+"""The comparison's plots: signals, coverage or a setting, with a line per variant."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from stillhouse.evaluation.report.curves import FAINT, INK, PALETTE, as_svg, drawing, interval_plot
-from stillhouse.experiments.comparison.outcomes import Outcome
+from stillhouse.evaluation.report.curves import FAINT, INK, PALETTE, as_svg, drawing
 from stillhouse.experiments.comparison.signals import Curve
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.table import Table
@@ -31,28 +30,6 @@ def paint(number: int) -> str:
 def dash(number: int) -> str:
     """The kind of line of this number."""
     return DASHES[number // len(PALETTE) % len(DASHES)]
-
-
-def variants_plot(table: Table, outcomes: Sequence[Outcome], references: Mapping[str, str]) -> Markup:
-    """A dot and its interval for every variant, small dots for its seeds, dashed lines for the reference systems."""
-    measure, colour, rows = table.measures[0], colours(table.sweep), table.done
-    figures = [row.figures[measure] for row in rows]
-    seeds = [
-        [float(o.test[measure].mean()) for o in outcomes if o.variant == row.variant.name and not o.failure]
-        for row in rows
-    ]
-    plot = interval_plot(
-        [shortened(row.variant.title) for row in rows],
-        np.array([figure.mean for figure in figures]),
-        np.array([figure.low for figure in figures]),
-        np.array([figure.high for figure in figures]),
-        measure,
-        "the test split",
-        colours=[paint(colour[row.variant.name]) for row in rows],
-        dots=[values if len(values) > 1 else [] for values in seeds],
-        lines={references[name]: of[measure] for name, of in table.references.items() if measure in of},
-    )
-    return Markup(plot)
 
 
 def curve_plot(
@@ -115,7 +92,3 @@ def _line_plot(
         if legend:
             axes.legend(frameon=False, fontsize=9, labelcolor=INK)
         return Markup(as_svg(figure, description))
-
-
-def shortened(label: str, limit: int = 28) -> str:
-    return label if len(label) <= limit else label[: limit - 1] + "…"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -25,30 +26,25 @@ class Curve:
 
 def signal_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, list[Curve]]:
     """{signal: curves in the order of the variants}, held-out loss first."""
-    names: dict[str, None] = {}
-    for outcome in outcomes:
-        names |= dict.fromkeys(str(name) for name in outcome.signals["signal"].unique())
-    return {name: curves for name in names if (curves := _curves(sweep, outcomes, name))}
+    names = dict.fromkeys(str(name) for outcome in outcomes for name in outcome.signals["signal"].unique())
+    return {name: _curves(sweep, outcomes, partial(_signal, name)) for name in names}
 
 
 def coverage_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Curve]:
     """Token coverage over k, one curve per variant (BoW Figures 2 and 4); `steps` holds k."""
-    curves = []
-    for variant in sweep.variants:
-        found = [o.coverage for o in outcomes if o.variant == variant.name and len(o.coverage)]
-        if found:
-            frames = [frame.rename(columns={"k": "step", "coverage": "value"}) for frame in found]
-            curves.append(_over_seeds(variant.name, frames))
-    return curves
+    return _curves(sweep, outcomes, lambda o: o.coverage.rename(columns={"k": "step", "coverage": "value"}))
 
 
-def _curves(sweep: Sweep, outcomes: Sequence[Outcome], signal: str) -> list[Curve]:
+def _signal(name: str, outcome: Outcome) -> pd.DataFrame:
+    return outcome.signals[outcome.signals["signal"] == name]
+
+
+def _curves(sweep: Sweep, outcomes: Sequence[Outcome], frame_of: Callable[[Outcome], pd.DataFrame]) -> list[Curve]:
     curves = []
     for variant in sweep.variants:
-        found = [o.signals[o.signals["signal"] == signal] for o in outcomes if o.variant == variant.name]
-        frames = [frame[["step", "value"]] for frame in found if len(frame)]
-        if frames:
-            curves.append(_over_seeds(variant.name, frames))
+        frames = [frame_of(outcome) for outcome in outcomes if outcome.variant == variant.name]
+        if any(map(len, frames)):
+            curves.append(_over_seeds(variant.name, [frame for frame in frames if len(frame)]))
     return curves
 
 

@@ -182,25 +182,7 @@ def make_sweep(name: str, content: Any, where: str) -> Sweep:
             content["variants"] = grid_variants(content.pop("grid"), f"{where}: grid")
         elif isinstance(content["variants"], list):
             content["variants"] = [_variant(item) for item in content["variants"]]
-    sweep = read_as(Sweep, content, where)
-    _refuse_other_conditions(sweep, where)
-    return sweep
-
-
-def _refuse_other_conditions(sweep: Sweep, where: str) -> None:
-    """Refuse published figures of no condition, or of none although there are some, and names that mix both up."""
-    conditions, names = [row.name for row in sweep.conditions], [row.name.lower() for row in sweep.variants]
-    for name in conditions:
-        if name.lower() in names:
-            raise InputError(f"{where}: a condition and a variant are called {shown(name)}; rename one of them")
-    for variant in sweep.variants:
-        for name in variant.published_under:
-            if name not in conditions:
-                hint = nearest(name, conditions) if conditions else "there are none"
-                raise InputError(f"{where}: {variant.name}: published: {shown(name)} is not a condition; {hint}")
-        if conditions and variant.published:
-            known = ", ".join(conditions)
-            raise InputError(f"{where}: {variant.name}: published must map conditions ({known}) to figures")
+    return read_as(Sweep, content, where)
 
 
 def grid_variants(grid: Any, where: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.experiments.comparison.sweep import OBJECTIVE, Sweep, make_sweep, read_sweep
@@ -66,14 +65,6 @@ def with_retriever(sweep: Sweep, name: str) -> Sweep:
     if any(condition.retriever for condition in sweep.conditions):
         raise InputError(f"the conditions of sweep {sweep.name} name their own systems; leave --retriever out")
     return dataclasses.replace(sweep, retriever=name)
-
-
-def with_baseline(sweep: Sweep, baseline: str) -> Sweep:
-    """The sweep with another baseline."""
-    names = [variant.name for variant in sweep.variants]
-    if baseline not in names:
-        raise InputError(f"--baseline {baseline!r} is not a variant of sweep {sweep.name}; {nearest(baseline, names)}")
-    return dataclasses.replace(sweep, baseline=baseline)
 
 
 def under(sweep: Sweep, names: Sequence[str]) -> Sweep:

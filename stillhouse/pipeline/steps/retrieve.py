@@ -48,10 +48,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if hybrid:
         summary += f"; {hybrid.fusion}"
         facts["fusion"] = str(hybrid.fusion)
-    if "hybrid" in inputs:
-        made = read_manifest(inputs["hybrid"], verify=False)
-        if choice := choice_facts(made.facts, made.config):
-            facts["choice"] = choice
+    if "hybrid" in inputs and (choice := choice_facts(read_manifest(inputs["hybrid"], verify=False).facts)):
+        facts["choice"] = choice
     if config.latency_queries:
         asked = next((of for of in map(corpus.queries_of, ("test", "dev")) if len(of)), corpus.queries_of("test"))
         texts = list(asked["text"])[: config.latency_queries]

@@ -109,14 +109,6 @@ def test_three_stages_end_in_a_distilled_retriever(
         new = list(after[after["query_id"] == query]["passage_id"])
         assert sorted(old[:3]) == sorted(new[:3]) and old[3:] == new[3:]
 
-    index = run_step("index", {**corpus, "retriever": outputs["retriever"]}, "found")["index"]
-    from stillhouse.core.context import Context
-    from stillhouse.search.searcher import Searcher
-
-    searcher = Searcher(small_corpus, outputs["retriever"], index, Context(Path(), "cpu", quiet=True))
-    hits = searcher.search("red bird one", top=3)
-    assert [hit.rank for hit in hits] == [1, 2, 3] and hits[0].score >= hits[1].score >= hits[2].score
-
 
 def test_negatives_of_another_corpus_are_refused(
     run_step: Run, small_corpus: Path, retriever: Path, lexical: dict[str, Path], tmp_path: Path

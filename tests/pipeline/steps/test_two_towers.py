@@ -23,7 +23,6 @@ TUNING |= {"learning_rate": 0.001}
 KINDS: dict[str, dict[str, object]] = {
     "shared Transformer": {},
     "separate Transformers": {"towers": "separate"},
-    "shared bag of words": {"pair_encoder": "bow_mlp"},
     "separate bags of words": {"pair_encoder": "bow_mlp", "towers": "separate"},
 }
 

@@ -73,7 +73,7 @@ class Api:
                 return []
             raise
 
-    def _list(self, path: str, **query: str) -> list[Plain]:
+    def _list(self, path: str, **query: Any) -> list[Plain]:
         return list(json.loads(self._read(path, **query)).get("items") or [])
 
     def _read(self, path: str, method: str = "GET", body: Plain | None = None, **query: Any) -> str:

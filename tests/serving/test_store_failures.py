@@ -28,7 +28,7 @@ from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
 from stillhouse.serving.stores import publish as publishing
 from stillhouse.serving.stores.publish import publish
-from stillhouse.serving.stores.searcher import RELEASE, StoreSearcher
+from stillhouse.serving.stores.searcher import StoreSearcher
 from stillhouse.serving.stores.store import Store, open_store
 
 __all__ = ["address", "releases", "server"]
@@ -110,7 +110,7 @@ def asking_all_the_while(address: str, release: Release) -> Iterator[None]:
 
 def forget(store: Store, table: str) -> None:
     """Removes a release that is not in use."""
-    store.note(RELEASE, {table: None})
+    store.note(table, {})
     store.drop(table)
 
 

@@ -17,10 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stillhouse.core.lock import only_process
-from stillhouse.serving.stores.store import TEXTS, Row, store_errors
+from stillhouse.serving.stores.store import LIVE, TEXTS, Row, store_errors
 
 SECRETS = "the environment variables of the bucket, such as $AWS_ACCESS_KEY_ID"
-NOTES = pa.schema([("id", pa.string()), ("kind", pa.string()), ("key", pa.string()), ("value", pa.string())])
+NOTES = pa.schema([("key", pa.string()), ("value", pa.string())])
 INDEXED_FROM = 1 << 17
 """Smaller tables are searched exactly."""
 LOOKED_AT = 10
@@ -48,24 +48,16 @@ class Lance:
     def _table(self, table: str) -> Any:
         return self._database.open_table(table)
 
-    def notes(self, kind: str) -> dict[str, Any]:
+    def notes(self) -> dict[str, Any]:
         with self._errors():
-            found = self._table(self._notes).search().where(f"kind = {quoted(kind)}").to_arrow().to_pylist()
+            found = self._table(self._notes).search().to_arrow().to_pylist()
         return {row["key"]: json.loads(row["value"]) for row in found}
 
-    def note(self, kind: str, values: Mapping[str, Any]) -> None:
-        new = [
-            {"id": f"{kind} {key}", "kind": kind, "key": key, "value": json.dumps(value)}
-            for key, value in values.items()
-            if value is not None
-        ]
-        gone = [f"{kind} {key}" for key, value in values.items() if value is None]
+    def note(self, key: str, value: Any) -> None:
         with self._errors():
-            if new:
-                merge = self._table(self._notes).merge_insert("id")
-                merge.when_matched_update_all().when_not_matched_insert_all().execute(pa.Table.from_pylist(new, NOTES))
-            if gone:
-                self._table(self._notes).delete(f"id IN ({', '.join(map(quoted, gone))})")
+            merge = self._table(self._notes).merge_insert("key")
+            written = pa.Table.from_pylist([{"key": key, "value": json.dumps(value)}], NOTES)
+            merge.when_matched_update_all().when_not_matched_insert_all().execute(written)
 
     def create(self, table: str, width: int) -> None:
         columns = [(name, pa.string()) for name in (*TEXTS, "fields")]
@@ -105,20 +97,15 @@ class Lance:
         return [(row_of(row), 1 - row["_distance"]) for row in found]
 
     def live(self) -> str:
-        return str(self.notes("live").get("table", ""))
+        return str(self.notes().get(LIVE, ""))
 
     def swap(self, table: str) -> None:
         with self._errors():
             self._table(table)
-        self.note("live", {"table": table})
+        self.note(LIVE, table)
 
     def locked(self, table: str) -> AbstractContextManager[None]:
         return nullcontext() if "://" in self.address else only_process(Path(self.address) / table)
-
-
-def quoted(text: str) -> str:
-    """A string of LanceDB's SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def row_of(found: Mapping[str, Any]) -> Row:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 from psycopg.types.json import Jsonb
 
 from stillhouse.core.errors import InputError
-from stillhouse.serving.stores.store import TEXTS, Row, store_errors
+from stillhouse.serving.stores.store import LIVE, TEXTS, Row, store_errors
 
 SECRETS = "$PGPASSWORD or ~/.pgpass"
 COLUMNS = (*TEXTS, "fields", "embedding")
@@ -28,7 +28,7 @@ WIDEST = 2000
 """The most dimensions that pgvector can index; wider vectors are compared one by one."""
 LEAST_LOOKED_AT, MOST_LOOKED_AT = 100, 1000
 """Candidates of an approximate search (`hnsw.ef_search`); pgvector allows 1,000."""
-CREATE_NOTES = "CREATE TABLE IF NOT EXISTS {notes} (kind text, key text, value jsonb, PRIMARY KEY (kind, key))"
+CREATE_NOTES = "CREATE TABLE IF NOT EXISTS {notes} (key text PRIMARY KEY, value jsonb)"
 SECONDS = 5.0
 """How long to wait for a lock; a killed process loses its own within a second."""
 Result = TypeVar("Result")
@@ -80,17 +80,12 @@ class Postgres:
 
         return self._do(run)
 
-    def notes(self, kind: str) -> dict[str, Any]:
-        return dict(self._run("SELECT key, value FROM {notes} WHERE kind = %s", kind))
+    def notes(self) -> dict[str, Any]:
+        return dict(self._run("SELECT key, value FROM {notes}"))
 
-    def note(self, kind: str, values: Mapping[str, Any]) -> None:
-        def write(connection: psycopg.Connection) -> None:
-            with connection.transaction(), connection.cursor() as cursor:
-                cursor.execute(self._sql("DELETE FROM {notes} WHERE kind = %s AND key = ANY(%s)"), (kind, list(values)))
-                rows = [(kind, key, Jsonb(value)) for key, value in values.items() if value is not None]
-                cursor.executemany(self._sql("INSERT INTO {notes} VALUES (%s, %s, %s)"), rows)
-
-        self._do(write)
+    def note(self, key: str, value: Any) -> None:
+        text = "INSERT INTO {notes} VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value"
+        self._run(text, key, Jsonb(value))
 
     def create(self, table: str, width: int) -> None:
         columns = ", ".join(f"{name} {type}" for name, type in zip(COLUMNS, TYPES))
@@ -137,7 +132,7 @@ class Postgres:
         return [(row_of(each), -each[-1]) for each in self._do(search)]
 
     def live(self) -> str:
-        return str(self.notes("live").get("table", ""))
+        return str(self.notes().get(LIVE, ""))
 
     def swap(self, table: str) -> None:
         def swap(connection: psycopg.Connection) -> None:
@@ -146,7 +141,7 @@ class Postgres:
                 # The width of the vectors may differ, which CREATE OR REPLACE refuses. Readers wait for this moment.
                 connection.execute(self._sql("DROP VIEW IF EXISTS {view}"))
                 connection.execute(self._sql("CREATE VIEW {view} AS SELECT * FROM {table}", table))
-                self.note("live", {"table": table})
+                self.note(LIVE, table)
 
         self._do(swap)
 

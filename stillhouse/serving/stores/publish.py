@@ -17,7 +17,6 @@ from stillhouse.core.errors import InputError
 from stillhouse.releases.tags import identity_of
 from stillhouse.serving.release import NAME_LENGTH, Release
 from stillhouse.serving.source import PARTS
-from stillhouse.serving.stores.searcher import RELEASE
 from stillhouse.serving.stores.store import LARGEST, TEXTS, Row, Store, digest_of
 
 BATCH = 2000
@@ -37,11 +36,11 @@ def publish(release: Release, store: Store, say: Say) -> str:
     """
     table = table_of(release, store.name)
     with store.locked(table):
-        record = store.notes(RELEASE).get(table) or _write(release, store, table, say)
+        record = store.notes().get(table) or _write(release, store, table, say)
         live = store.live()
         if live != table:
             record |= {"previous": live}
-        store.note(RELEASE, {table: record})
+        store.note(table, record)
         if live != table:
             store.swap(table)
     return table
@@ -49,7 +48,7 @@ def publish(release: Release, store: Store, say: Say) -> str:
 
 def roll_back(store: Store) -> str:
     """Puts the release before the live one into use and returns its table. Raises `InputError` if there is none."""
-    releases = store.notes(RELEASE)
+    releases = store.notes()
     before = str(releases.get(store.live(), {}).get("previous", ""))
     if before not in releases:
         raise InputError(f"{store.address}#{store.name} has no release before the one in use; publish another")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -59,39 +59,27 @@ class Qdrant:
                 if not self._client.collection_exists(collection):  # another process was faster
                     raise
 
-    def _points(self, collection: str, vectors: bool, **how: Any) -> Iterator[list[Any]]:
+    def _points(self, collection: str, vectors: bool) -> Iterator[list[Any]]:
         after = None
         while True:
             with self._errors():
                 found, after = self._client.scroll(
-                    collection, limit=AT_ONCE, offset=after, with_payload=True, with_vectors=vectors, **how
+                    collection, limit=AT_ONCE, offset=after, with_payload=True, with_vectors=vectors
                 )
             if found:
                 yield found
             if after is None:
                 return
 
-    def _of(self, name: str, value: str) -> models.Filter:
-        return models.Filter(must=[models.FieldCondition(key=name, match=models.MatchValue(value=value))])
+    def notes(self) -> dict[str, Any]:
+        return {
+            point.payload["key"]: point.payload["value"] for part in self._points(self._notes, False) for point in part
+        }
 
-    def notes(self, kind: str) -> dict[str, Any]:
-        parts = self._points(self._notes, False, scroll_filter=self._of("kind", kind))
-        return {point.payload["key"]: point.payload["value"] for part in parts for point in part}
-
-    def note(self, kind: str, values: Mapping[str, Any]) -> None:
-        new = [
-            models.PointStruct(
-                id=number(f"{kind} {key}"), vector={}, payload={"kind": kind, "key": key, "value": value}
-            )
-            for key, value in values.items()
-            if value is not None
-        ]
-        gone: list[Any] = [number(f"{kind} {key}") for key, value in values.items() if value is None]
+    def note(self, key: str, value: Any) -> None:
         with self._errors():
-            if new:
-                self._client.upsert(self._notes, new, wait=True)
-            if gone:
-                self._client.delete(self._notes, models.PointIdsList(points=gone), wait=True)
+            point = models.PointStruct(id=number(key), vector={}, payload={"key": key, "value": value})
+            self._client.upsert(self._notes, [point], wait=True)
 
     def create(self, table: str, width: int) -> None:
         # The inner product: Qdrant would rewrite vectors that are compared by cosine.

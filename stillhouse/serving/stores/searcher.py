@@ -22,9 +22,6 @@ from stillhouse.search.searcher import Hit
 from stillhouse.search.vector_index import cut
 from stillhouse.serving.stores.store import Row, Store, open_store
 
-RELEASE = "release"
-"""The kind of the notes that describe the tables."""
-
 
 class StoreSearcher:
     """Search in a store. `model` is the digest of the retriever that `queries` belongs to.
@@ -55,7 +52,7 @@ class StoreSearcher:
         where = f"{self._store.address}#{self._store.name}"
         if not live:
             raise InputError(f"no release is published in {where}; run `stillhouse publish RELEASE --to` this address")
-        record = self._store.notes(RELEASE).get(live, {})
+        record = self._store.notes().get(live, {})
         if record.get("model") == self._model:
             self.table, self.record = live, record
         elif not self.table:

@@ -1,7 +1,6 @@
 """What a vector store must do to hold releases, and the stores there are.
 
-A store holds a table per release, `NAME_<digest>`, and beside the tables *notes*: JSON values by kind and key. The kind
-`release` describes each table. One table is live.
+A store holds a table per release, `NAME_<digest>`, one of which is live, and beside them *notes*: each table's record.
 
 Shape suffixes: B rows of a batch, D width.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any, Protocol, cast
@@ -25,6 +24,8 @@ from stillhouse.core.remote.address import redact, refuse_secret
 Row = dict[str, Any]
 """A passage: its `TEXTS`, and `fields`, a dictionary."""
 TEXTS = ("passage_id", "title", "text", "article_id", "section")
+LIVE = "live"
+"""The key of the note that names the live table, in stores without aliases."""
 LARGEST = 1 << 128
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 STORES = {
@@ -57,11 +58,11 @@ class Store(Protocol):
     name: str
     address: str
 
-    def notes(self, kind: str) -> dict[str, Any]:
-        """The notes of a kind by their keys."""
+    def notes(self) -> dict[str, Any]:
+        """The notes: the record of each table that was published, by its name."""
 
-    def note(self, kind: str, values: Mapping[str, Any]) -> None:
-        """Writes notes; None removes one."""
+    def note(self, key: str, value: Any) -> None:
+        """Writes a note, in place of one with its key."""
 
     def create(self, table: str, width: int) -> None:
         """Creates an empty table, unless it exists."""

@@ -80,11 +80,9 @@ def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ..
             "remote": {name: dict(settings) for name, settings in repo.config["remote"].items()},
             "cache": {"dir": repo.cache.local_cache_dir},
         }
-    top, found = git("rev-parse", "--show-toplevel"), {}
-    for name, path in wanted.items():
-        fetch(top, release.commit, f"{git.prefix}{path}", target / name, config)
-        found[name] = target / name
-    return found
+    places = {f"{git.prefix}{path}": target / name for name, path in wanted.items()}
+    fetch(git("rev-parse", "--show-toplevel"), release.commit, places, config)
+    return {name: target / name for name in wanted}
 
 
 @contextmanager

@@ -136,17 +136,14 @@ class ReleasedSource:
         return release
 
     def _fetch(self, release: Release, folder: Path) -> None:
-        """Fetches the parts that an interrupted fetch left out. The files are compared with their manifests when the
-        release is opened."""
-        digests = {
-            name: release.record["artifacts"][name]["digest"] for name in (*PARTS, *OPTIONAL) if name in release.paths
-        }
-        lacking = [name for name, digest in digests.items() if _manifest_digest(folder / name) != digest]
+        """Fetches the parts. Their files are compared with their manifests when the release is opened."""
+        entries = release.record["artifacts"]
+        names = [name for name in (*PARTS, *OPTIONAL) if name in release.paths]
         self._log(f"fetching {release.name} from {self._repository}")
-        self._run_fetch(release, {release.paths[name]: str(folder / name) for name in lacking})
-        for name in lacking:
-            if _manifest_digest(folder / name) != digests[name]:
-                shutil.rmtree(folder / name)
+        shutil.rmtree(folder, ignore_errors=True)  # of a fetch that was killed
+        self._run_fetch(release, {release.paths[name]: str(folder / name) for name in names})
+        for name in names:
+            if read_manifest(folder / name, verify=False).digest != entries[name]["digest"]:
                 raise InputError(
                     f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
                     "again, or roll back (`stillhouse release rollback`)"
@@ -177,14 +174,6 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value), parse_constant=lambda _: None) or None
 
 
-def _manifest_digest(folder: Path) -> str:
-    """The digest in an artifact's manifest, without a look at its files; "" if there is none."""
-    try:
-        return read_manifest(folder, verify=False).digest
-    except InputError:
-        return ""
-
-
 def main() -> int:
     """Fetches what standard input requests, as JSON: `{"repository", "commit", "parts": {path there: target folder}}`.
 
@@ -195,8 +184,8 @@ def main() -> int:
     asked = json.load(sys.stdin)
     try:
         with access_errors():
-            for path, target in asked["parts"].items():
-                fetch(asked["repository"], asked["commit"], path, Path(target))
+            places = {path: Path(target) for path, target in asked["parts"].items()}
+            fetch(asked["repository"], asked["commit"], places)
     except InputError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -1,4 +1,4 @@
-"""No command replaces or removes foreign files in a folder that a user named."""
+"""No step, and no command that runs several, replaces or removes foreign files in a folder that a user named."""
 
 from __future__ import annotations
 
@@ -7,23 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from writing_commands import CASES, READS, WRITES, Case, named_places, parsers
+from writing_commands import CASES, Case
 
 from stillhouse.core.errors import InputError
 
 MINE = b"years of work\n"
 ENTRIES = 8
 """About how many of a command's outputs are tried one by one: half at the top, the rest below."""
-
-
-def test_every_argument_that_names_a_path_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command and flag is either run below or listed as one that reads."""
-    found = named_places(parsers(monkeypatch))
-    writes = {argument for argument, action in found.items() if action.type in WRITES}
-    covered = {argument for case in CASES.values() for argument in case.covers}
-    # Unfinished work is kept only through steps, whose --work is tried.
-    work = {argument for argument in writes if argument[1] == "work"} - covered
-    assert writes - work == covered and found.keys() - writes == READS
 
 
 def entries(folder: Path) -> dict[str, bytes | str | None]:

@@ -55,12 +55,12 @@ def test_the_earlier_fetch_stays_until_the_new_one_is_complete(
     repository: tuple[Path, str, str], tmp_path: Path
 ) -> None:
     folder, first, _ = repository
-    fetch(str(folder), first, "articles", tmp_path / "articles")
+    fetch(str(folder), first, {"articles": tmp_path / "articles"})
     for repo, revision in ((str(folder), "v9"), ("file:///nowhere", "main")):
         with pytest.raises(InputError):
-            fetch(repo, revision, "articles", tmp_path / "articles")
+            fetch(repo, revision, {"articles": tmp_path / "articles"})
     assert sorted(path.name for path in (tmp_path / "articles").iterdir()) == ["bat.md", "owl.md"]
-    fetch(str(folder), "main", "articles", tmp_path / "articles")
+    fetch(str(folder), "main", {"articles": tmp_path / "articles"})
     assert (tmp_path / "articles" / "fox.md").is_file() and [path.name for path in tmp_path.iterdir()] == ["articles"]
 
 
@@ -96,7 +96,7 @@ def test_data_that_were_never_pushed_are_refused_with_the_remedy(
     shelf.rename(hidden)
     try:
         with pytest.raises(InputError, match=r"Is its data pushed .*`dvc push`"):
-            fetch(f"file://{copy}", "main", "articles", tmp_path / "articles")
+            fetch(f"file://{copy}", "main", {"articles": tmp_path / "articles"})
     finally:
         shutil.rmtree(shelf, ignore_errors=True)
         hidden.rename(shelf)

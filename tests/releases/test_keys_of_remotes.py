@@ -45,10 +45,10 @@ def test_a_pod_reads_a_corpus_by_ssh_with_the_key_of_its_secret(
     origin = f"{folder}.git"
     (home / ".ssh").mkdir()  # an absent secret is mounted as an empty folder
     with pytest.raises(InputError, match="cannot read corpus"):
-        fetch(origin, commit, "corpus", tmp_path / "without")
+        fetch(origin, commit, {"corpus": tmp_path / "without"})
     (home / ".ssh").rmdir()
     mount({"id_ed25519": Path(ssh["keyfile"])}, home / ".ssh")
-    fetch(origin, commit, "corpus", tmp_path / "corpus")
+    fetch(origin, commit, {"corpus": tmp_path / "corpus"})
     assert (tmp_path / "corpus" / "text.txt").read_text() == FILES["text.txt"]
 
 

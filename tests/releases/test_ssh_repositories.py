@@ -60,7 +60,7 @@ def test_a_repository_over_ssh_is_read_with_the_secret_s_key(
     revision: str, served: SimpleNamespace, tmp_path: Path
 ) -> None:
     revision = served.commit if revision == "commit" else revision
-    found = fetch(served.url, revision, "articles", tmp_path / "articles")
+    found = fetch(served.url, revision, {"articles": tmp_path / "articles"})["articles"]
     assert (tmp_path / "articles" / "owl.md").read_text() == "# owl\n"
     assert found.commit == served.commit and look_up(served.url, revision, "articles") == found
     assert not any(served.home.iterdir())

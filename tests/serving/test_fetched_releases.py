@@ -16,7 +16,7 @@ from released_repositories import FIGURES, VERDICT, Repository
 from serving_releases import Running, open_release, running
 
 from stillhouse import cli
-from stillhouse.core.artifacts import digest_files, whole_folder, write_manifest
+from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.dvc_source import fetch
 from stillhouse.releases.git import Git
@@ -47,8 +47,7 @@ def fetched_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetches in this process, which has already imported DVC."""
 
     def run(self: ReleasedSource, release: Release, parts: Mapping[str, str]) -> None:
-        for path, target in parts.items():
-            fetch(self._repository, release.commit, path, Path(target))
+        fetch(self._repository, release.commit, {path: Path(target) for path, target in parts.items()})
 
     monkeypatch.setattr(ReleasedSource, "_run_fetch", run)
 
@@ -138,37 +137,6 @@ def test_data_that_are_not_the_release_s_are_refused(repository: Repository, ser
     assert "index of v1.2.0 is not what was released" in found["refused"]["reason"]
     assert service.search(query=QUERY) == before
     assert [path.name[:6] for path in (tmp_path / "fetched").iterdir() if path.name[0] != "."] == ["v1.0.0"]
-
-
-@pytest.mark.usefixtures("fetched_here")
-def test_what_was_fetched_before_a_kill_is_not_fetched_again(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = source(repository, tmp_path / "whole")
-    whole.state()
-    [place] = {path.parent for path in whole.folders().values()}
-    whole.end()
-    (tmp_path / "half").mkdir()
-    partial = tmp_path / "half" / f".{place.name}.partial"
-    shutil.copytree(place / "retriever", partial / "retriever")
-    shutil.copytree(place / "index", partial / "index")
-    (partial / "index" / "manifest.json").unlink()
-    (tmp_path / "half" / "notes").mkdir()
-    (tmp_path / "half" / "notes" / "mine.txt").write_text("mine")
-    half = source(repository, tmp_path / "half")
-    half.state()
-    asked: list[dict[str, str]] = []
-    run = ReleasedSource._run_fetch
-    monkeypatch.setattr(
-        ReleasedSource, "_run_fetch", lambda self, release, parts: (asked.append(parts), run(self, release, parts))
-    )
-    found = half.folders()
-    half.end()
-    [parts] = asked
-    assert sorted(parts) == ["artifacts/corpus", "artifacts/hybrid", "artifacts/index"]
-    for name, folder in found.items():
-        assert digest_files(folder) == digest_files(place / name)
-    assert (tmp_path / "half" / "notes" / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.usefixtures("fetched_here")

@@ -43,20 +43,24 @@ def look_up(repo: str, revision: str, path: str) -> Found:
         return _found(opened, repo, path)
 
 
-def fetch(repo: str, revision: str, path: str, target: Path, config: Mapping[str, Any] | None = None) -> Found:
-    """Copies a path of a repository at a revision to `target` and returns its commit and digest.
+def fetch(
+    repo: str, revision: str, paths: Mapping[str, Path], config: Mapping[str, Any] | None = None
+) -> dict[str, Found]:
+    """Copies paths of a repository at a revision to their targets; returns their commit and digests.
 
-    `target` appears whole or stays as it was. `config` is DVC configuration that overrides the repository's own.
+    Each target appears whole or stays as it was. `config` is DVC configuration that overrides the repository's own.
     Raises `InputError` for a repository, revision or path that does not exist, and for data that cannot be read from
     its remote.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".{target.name}.partial")
-    _remove(unfinished)
-    with _opened(repo, revision, path, config) as opened:
-        found = _found(opened, repo, path)
-        opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
-    _replace(target, unfinished)
+    found = {}
+    with _opened(repo, revision, ", ".join(paths), config) as opened:
+        for path, target in paths.items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = target.with_name(f".{target.name}.partial")
+            _remove(unfinished)
+            found[path] = _found(opened, repo, path)
+            opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
+            _replace(target, unfinished)
     return found
 
 

@@ -157,7 +157,7 @@ def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
     from stillhouse.core.remote.dvc_source import fetch
 
     target = context.work / "source" / (Path(config.source).name or "source")
-    found = fetch(config.repo, config.revision or "", config.source, target)
+    found = fetch(config.repo, config.revision or "", {config.source: target})[config.source]
     context.log(f"[ingest] {config.source} of {config.repo} at {found.commit}, DVC digest {found.digest or 'none'}")
     return str(target), {"versioned": found.plain()}
 

@@ -22,13 +22,6 @@ OWN = f"{CHAMPION}/retriever"
 CHOSEN = {"retriever": "best/retriever", "index": "best/index", "hybrid": "best/hybrid", "run": "best_run/run"}
 STARTS = {"encoder": "pretraining/encoder", "reranker": "reranker/reranker", "generator": "fetch_generator/encoder"}
 """The artifacts that later refreshes start from, if the recipe's run produces them."""
-NEEDED = {
-    Level.INDEX: ("corpus", "retriever"),
-    Level.FINE_TUNE: ("corpus", "retriever"),
-    Level.PRETRAIN: ("corpus", "retriever", "encoder"),
-}
-"""The artifacts that a level requires."""
-
 CHALLENGER = "challenger"
 """The stage of a refresh that runs the steps of its level."""
 

@@ -20,7 +20,7 @@ from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
-from stillhouse.releases.refresh.graph import CHAMPION, NEEDED, Levels, before, runs_of, with_words
+from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, plan
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
@@ -144,9 +144,8 @@ def decide(
 
     changed = difference(old, new)
     planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
-    lacking = [name for name in NEEDED.get(planned.level, ()) if name not in champion.paths]
-    if lacking:
-        raise InputError(f"{champion.name} holds no {lacking[0]}, which the level {planned.level} starts from")
+    if planned.level == Level.PRETRAIN and "encoder" not in champion.paths:
+        raise InputError(f"{champion.name} holds no encoder, which the level {planned.level} starts from")
     training = {name: values for name, values in recipe.items() if name != "ingest"}
     refused_by = [dataclasses.asdict(rules), dataclasses.asdict(thresholds)]
     key = digest_json([fingerprint(new), champion.tag, refused_by, training])[:16]

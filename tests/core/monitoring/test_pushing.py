@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,6 @@ from gateway_stand_in import Gateway
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError, NotFinite, ValidationFailed
-from stillhouse.core.monitoring.gateway import push
 from stillhouse.core.monitoring.watch import watch_step
 from stillhouse.kubeflow.pipelines.schedules.watch import report_schedule, watch_interval
 from stillhouse.pipeline.steps.spec import Report
@@ -88,36 +85,6 @@ def test_a_failed_push_costs_a_line_and_nothing_more(
     said = [line for line in capsys.readouterr().err.splitlines() if "not pushed" in line]
     assert len(said) == 1
     assert url in said[0]
-
-
-def test_a_name_server_that_does_not_answer_costs_no_more_than_a_gateway_that_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answered = threading.Event()
-
-    def never(*given: object) -> None:
-        answered.wait(60)
-        raise socket.gaierror("no answer")
-
-    monkeypatch.setattr("stillhouse.core.monitoring.gateway.SECONDS", 0.5)
-    monkeypatch.setattr(socket, "getaddrinfo", never)
-    lines: list[str] = []
-    begun = time.monotonic()
-    assert not push("http://stillhouse-pushgateway:9091", [], {}, {"step": "mine"}, lines.append)
-    answered.set()
-    assert time.monotonic() - begun < 10
-    assert lines == ["metrics of mine were not pushed to http://stillhouse-pushgateway:9091: no answer in 0.5 s"]
-
-
-@pytest.mark.parametrize(
-    "address", ["http://bob:hush@127.0.0.1", "http://hush@127.0.0.1:1", "http://127.0.0.1:1/?token=hush"]
-)
-def test_a_failed_push_shows_no_password(address: str) -> None:
-    """The error of urllib can quote a password as the port: `nonnumeric port: 'hush@127.0.0.1'`."""
-    lines: list[str] = []
-    assert not push(address, [], {}, {"step": "mine"}, lines.append)
-    [line] = lines
-    assert "not pushed to http://" in line and "***" in line and "hush" not in line
 
 
 def test_a_taken_port_costs_a_line_and_nothing_more(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:

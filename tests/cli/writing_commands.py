@@ -16,7 +16,6 @@ from stillhouse.cli import compare as compare_command
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison import results as comparison_results
-from stillhouse.experiments.comparison import run as compare_run
 from stillhouse.pipeline.steps import execute, registry
 from stillhouse.pipeline.steps.spec import Report
 

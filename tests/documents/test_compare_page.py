@@ -27,7 +27,7 @@ Planned = dict[str, set[tuple[str, int]]]
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
-    """The variants and seeds that each sweep asks for. The first and the last variant are run, with one seed."""
+    """The variants and seeds that each sweep asks for. The first, the last and the baseline are run, with one seed."""
     found: Planned = {}
     asked: list[Sweep] = []
     chosen = compare.chosen_sweep
@@ -35,8 +35,9 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     def cut(arguments: Any) -> Sweep:
         asked.append(chosen(arguments))
         sweep = asked[-1]
-        ends = sweep.variants[:1] + sweep.variants[1:][-1:]
-        return replace(sweep, variants=ends, seeds=sweep.seeds[:1], conditions=sweep.conditions[:1])
+        names = {sweep.variants[0].name, sweep.variants[-1].name, sweep.baseline}
+        kept = tuple(variant for variant in sweep.variants if variant.name in names)
+        return replace(sweep, variants=kept, seeds=sweep.seeds[:1], conditions=sweep.conditions[:1])
 
     def planned(sweep: Sweep, recipe: Any, where: str, adjust: Any) -> Mapping[str, Plan]:
         whole = [job for plan in plans(asked[-1], recipe, where, small).values() for job in plan.jobs]
@@ -70,7 +71,7 @@ def test_objectives_settings_and_sweeps_are_compared(terminal: Terminal, planned
     assert planned["objectives"] == {(one, seed) for one in ("none", "mlm", "simlm", "bow") for seed in (1, 2, 3)}
     assert len(planned["masks"]) == 3 and len(compared("compare/masks")) == 2
     assert compared("compare/objectives") == {"none", "bow"}
-    assert compared("compare/simlm-table8") == {rows[0], rows[-1]}
+    assert compared("compare/simlm-table8") == {rows[0], "30-50", rows[-1]}
     assert "bm25" in compared("try-table/1-99")
 
 

@@ -15,6 +15,7 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import CRASH, InputError, ValidationFailed
 from stillhouse.core.monitoring.settings import TASK
 from stillhouse.kubeflow.pods import stage
+from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.pods.stage import plan_digest, run_stage, write_recipe
 from stillhouse.pipeline import in_process
 from stillhouse.pipeline.graph import graph_of
@@ -69,6 +70,18 @@ def breaks(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception | None, 
         return Report("too short", {}, {"passed": passed, "failed": ["short"]}, html="report.html")
 
     monkeypatch.setitem(registry.steps(), name, dataclasses.replace(registry.steps()[name], run=run))
+
+
+def test_a_pod_whose_gpu_cannot_be_used_computes_nothing(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step would compute on the CPU, for weeks."""
+    monkeypatch.setenv(HAS_GPU, "1")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SystemExit) as end:
+        run_stage("corpus", arguments(tmp_path))
+    assert end.value.code == InputError.exit_code and not ran
+    assert "set the pipeline's parameter `image` to the GPU image" in capsys.readouterr().err
 
 
 def test_steps_run_in_order_and_hand_over_one_folder(tmp_path: Path, ran: list[str]) -> None:

@@ -50,10 +50,9 @@ def describe(pod: Plain) -> OwnPod:
     kinds = {
         one["name"]: {key: value for key, value in one.items() if key != "name"} for one in spec.get("volumes", [])
     }
-    owner = _owner(pod)
     return OwnPod(
-        run=metadata.get("labels", {}).get(RUN_LABEL) or owner["uid"],
-        owner=owner,
+        run=metadata["labels"][RUN_LABEL],
+        owner=_owner(pod),
         image=container["image"],
         environment={entry["name"]: entry for entry in container.get("env", [])},
         volumes={one["mountPath"]: kinds[one["name"]] for one in container.get("volumeMounts", [])},
@@ -62,11 +61,9 @@ def describe(pod: Plain) -> OwnPod:
 
 
 def _owner(pod: Plain) -> Plain:
-    """The pod's owner: the run's workflow, which outlives a pod that is retried. Without an owner, the pod itself.
+    """The pod's owner: the run's workflow, which outlives a pod that is retried.
 
     The reference does not block the deletion of the owner, since that needs permissions on the owner.
     """
-    references = pod["metadata"].get("ownerReferences", [])
-    controller = next((one for one in references if one.get("controller")), references[0] if references else None)
-    named = controller or {"apiVersion": "v1", "kind": "Pod"} | {key: pod["metadata"][key] for key in ("name", "uid")}
-    return {key: named[key] for key in ("apiVersion", "kind", "name", "uid")}
+    controller = next(one for one in pod["metadata"]["ownerReferences"] if one.get("controller"))
+    return {key: controller[key] for key in ("apiVersion", "kind", "name", "uid")}

@@ -62,10 +62,10 @@ class Kubeflow:
     def runs(self) -> list[Any]:
         return self._pages(self._client.list_runs, "runs")
 
-    def create(self, schedule: Schedule, name: str, description: str) -> str:
+    def create(self, schedule: Schedule, name: str, description: str) -> None:
         pipeline, version = self._find(schedule.pipeline, schedule.version)
         with _reported("the recurring run"):
-            made = self._client.create_recurring_run(
+            self._client.create_recurring_run(
                 experiment_id=self.experiment,
                 job_name=name,
                 description=description,
@@ -79,7 +79,6 @@ class Kubeflow:
                 enabled=schedule.enabled,
                 service_account=schedule.service_account or None,
             )
-        return str(made.recurring_run_id)
 
     def set_enabled(self, recurring: str, enabled: bool) -> None:
         change = self._client.enable_recurring_run if enabled else self._client.disable_recurring_run

@@ -73,12 +73,12 @@ def make(
         memory = own_memory()
         chosen = recipe_for(look, start)
         if look is not None:
-            look = counted(look, start_in(recipe or chosen, own))
+            look = counted(look, _settings(recipe or chosen, own)["fetch_model"].model)
         fits = NOTHING if recipe else fitted(chosen, look, memory, start)
         own = with_sections(own, fits)
         if look is not None:
             show(describe(recipe or chosen, look, fits))
-            if line := unsuited(look, start_in(recipe or chosen, own)):
+            if line := unsuited(look, _settings(recipe or chosen, own)["fetch_model"].model):
                 warn(line)
         if not recipe:
             show(describe_start(start))
@@ -138,17 +138,16 @@ def first_look(source: str | None) -> FirstLook | None:
 
 def _ingest(source: str | None, recipe: str | None, look: FirstLook | None, questions: Path | None) -> Any:
     """The settings of `ingest` in a run of this source, for a choice among base models."""
-    path = find_recipe(recipe or recipe_for(look))
-    ingest = configs(load_recipe(path), str(path))["ingest"]
+    ingest = _settings(recipe or recipe_for(look))["ingest"]
     own = divided(look, ingest.dev_fraction) if look and not recipe else {}
     own |= {"dev_queries": str(questions)} if questions else {}
     return replace(ingest, **own, **({"source": source} if source is not None else {}))
 
 
-def start_in(recipe: str, own: Settings) -> str:
-    """The base model of a run of the recipe with the settings `own`."""
+def _settings(recipe: str, own: Settings = NOTHING) -> Mapping[str, Any]:
+    """The settings of every step of a recipe, with `own` in place of some. Raises `InputError` for an invalid one."""
     path = find_recipe(recipe)
-    return str(configs(with_sections(load_recipe(path), own), str(path))["fetch_model"].model)
+    return configs(with_sections(load_recipe(path), own), str(path))
 
 
 def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:
@@ -156,8 +155,7 @@ def of_recipe(source: str | None, recipe: str) -> tuple[FirstLook | None, str]:
 
     Raises `InputError` for a source that was given and does not exist, and for an invalid recipe.
     """
-    path = find_recipe(recipe)
-    ingest = configs(load_recipe(path), str(path))["ingest"]
+    ingest = _settings(recipe)["ingest"]
     if source is not None and not ingest.repo:
         refuse_missing(source)
         ingest = replace(ingest, source=source)

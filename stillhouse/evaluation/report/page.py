@@ -50,9 +50,9 @@ NOT_A_RETRIEVER = ("bm25", "rerank", "")
 class Content:
     """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
-    `synthetic` are the generated test queries if `test` holds labelled ones. `costs` maps a system to the facts of its
-    run: `index_bytes`, `latency_ms` if it was measured, and `choice` if `select-best` chose it. `cut_short` comes from
-    `figures.cut_short` and `missing` from `figures.missing`. `made_by` maps a system to the step that made its run, or
+    `synthetic` are the generated test queries if `test` holds labelled ones. `of_runs` maps a system to the facts of
+    its run, which have `choice` if `select-best` chose it. `cut_short` comes from `figures.cut_short` and `missing`
+    from `figures.missing`. `made_by` maps a system to the step that made its run, or
     to "" for a run of another tool. `teachers` maps a training to its teacher.
     """
 
@@ -68,7 +68,7 @@ class Content:
     examples: int
     bootstrap_samples: int
     randomisation_samples: int
-    costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    of_runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     made_by: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +100,6 @@ def render(content: Content) -> str:
         teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
         examples=examples_of(content),
-        costs=cost_rows(content),
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
         cut_short=content.cut_short,
         missing=content.missing,
@@ -178,23 +177,8 @@ def headline_sentence(content: Content) -> str:
 
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
-    found = content.costs.get(system, {}).get("choice")
+    found = content.of_runs.get(system, {}).get("choice")
     return Choice.of(found) if found else None
-
-
-def cost_rows(content: Content) -> list[dict[str, Any]]:
-    """One row for each system whose run has costs: the index's size and, if it was timed, a query's latency."""
-    passages = max(1, content.corpus.passage_count)
-    return [
-        {
-            "system": system,
-            "size": f"{cost['index_bytes'] / 2**20:,.1f}",
-            "each": count(round(cost["index_bytes"] / passages)),
-            "latency": cost.get("latency_ms"),
-        }
-        for system, cost in content.costs.items()
-        if "index_bytes" in cost
-    ]
 
 
 def _subject(system: str) -> str:

@@ -108,7 +108,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         examples=config.examples,
         bootstrap_samples=config.bootstrap_samples,
         randomisation_samples=config.randomisation_samples,
-        costs={system: manifest.facts for system, manifest in made.items()},
+        of_runs={system: manifest.facts for system, manifest in made.items()},
         made_by={system: manifest.step for system, manifest in made.items()},
         cut_short=short,
         missing=missing,

@@ -247,23 +247,6 @@ def test_the_headline_claims_no_more_than_was_tested(names: tuple[str, ...], tmp
     assert ("<em>not distinguishable from</em>" if "mine" in names else "<em>above</em>") in page
 
 
-def test_the_page_shows_what_an_index_costs(tmp_path: Path) -> None:
-    corpus = make_corpus(tmp_path / "corpus")
-    inputs = {"corpus": corpus} | {
-        f"run/{system}": make_run(tmp_path / system, system, right) for system, right in (("bm25", 4), ("zero_shot", 9))
-    }
-    write_manifest(
-        inputs["run/zero_shot"],
-        "retrieve",
-        {},
-        {},
-        {"index_bytes": 12 * 2**20, "latency_ms": {"median": 3.25, "p95": 7}},
-    )
-    output = evaluate(inputs, tmp_path / "out", Config(bootstrap_samples=100))
-    shown = Page((output / "report.html").read_text(encoding="utf-8")).shown
-    assert "12.0" in shown and "3.2" in shown and "1\u202f048\u202f576" in shown
-
-
 @pytest.mark.parametrize(
     ("right", "against"),
     [

@@ -270,17 +270,13 @@ def find_shards(folder: Path, corpus: str, model: str) -> list[Path]:
     for path, manifest in manifests.items():
         _refuse_foreign(path, manifest, corpus, model)
     shards = {int(manifest.facts["shards"]) for manifest in manifests.values()}
-    if len(shards) > 1:
-        raise InputError(f"{folder} mixes divisions into {' and '.join(map(str, sorted(shards)))} shards; keep one")
-    by_number: dict[int, Path] = {}
-    for path, manifest in manifests.items():
-        number = int(manifest.facts["shard"])
-        if number in by_number:
-            raise InputError(f"shard {number} appears twice, in {by_number[number]} and {path}; remove one")
-        by_number[number] = path
-    missing = [str(number) for number in range(1, shards.pop() + 1) if number not in by_number]
-    if missing:
-        raise InputError(f"{folder} lacks shard {', '.join(missing)}; run `stillhouse {STEP}` for it")
+    by_number = {int(manifest.facts["shard"]): path for path, manifest in manifests.items()}
+    if len(shards) > 1 or len(by_number) < len(manifests) or len(by_number) < max(shards):
+        found = ", ".join(f"{about.facts['shard']} of {about.facts['shards']}" for about in manifests.values())
+        raise InputError(
+            f"{folder} must hold every shard of one division once, but holds {found}; run `stillhouse {STEP}` for "
+            "those that are missing, and remove the others"
+        )
     return [by_number[number] for number in sorted(by_number)]
 
 

@@ -59,14 +59,15 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of both rankings: rows int32 [Q, K] padded with -1, scores [Q, K, 2] and ranks [Q, K, 2].
+    """The candidates of both rankings: rows int32 [Q, K] padded with -1, and scores [Q, K, 2] of BM25 and retriever.
 
-    The last axis is BM25, retriever. A rank is 0 if that ranking lacks the passage; the score is still given.
+    `lexical_QK` and `dense_QK` are the rankings that supplied them.
     """
 
     rows_QK: NDArray[np.int32]
     scores_QKF: NDArray[np.float32]
-    ranks_QKF: NDArray[np.int32]
+    lexical_QK: NDArray[np.int32]
+    dense_QK: NDArray[np.int32]
 
 
 class HybridIndex:
@@ -94,8 +95,7 @@ class HybridIndex:
         both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
         rows_QK = first_kept(both_QK, (both_QK >= 0) & ~repeated(both_QK), both_QK.shape[1])
         scores_QKF = np.stack([self.bm25.scores_of(texts, rows_QK), self.products(vectors_QD, rows_QK)], axis=2)
-        ranks_QKF = np.stack([_ranks(rows_QK, lexical_QK), _ranks(rows_QK, dense_QK)], axis=2)
-        return Candidates(rows_QK, scores_QKF, ranks_QKF)
+        return Candidates(rows_QK, scores_QKF, lexical_QK, dense_QK)
 
     def search(
         self, fusion: Fusion, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
@@ -110,7 +110,7 @@ class HybridIndex:
         for start in range(0, len(texts), QUERIES_AT_ONCE):
             part = slice(start, start + QUERIES_AT_ONCE)
             found = self.candidates(texts[part], vectors_QD[part], max(depth, fusion.depth), gpu)
-            fused_BK, ordered_BK = order_by_score(fused_scores(fusion, found), found.rows_QK)
+            fused_BK, ordered_BK = order_by_score(fused_scores(fusion, found.rows_QK, found.scores_QKF), found.rows_QK)
             width = min(depth, ordered_BK.shape[1])
             rows_QK[part, :width], scores_QK[part, :width] = ordered_BK[:, :width], fused_BK[:, :width]
         return rows_QK, scores_QK
@@ -123,12 +123,12 @@ class HybridIndex:
         return scores_QK
 
 
-def fused_scores(fusion: Fusion, found: Candidates) -> NDArray[np.float32]:
-    """The fused score of every candidate, float32 [Q, K]."""
+def fused_scores(fusion: Fusion, rows_QK: NDArray[np.int32], scores_QKF: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The fused score of every candidate, float32 [Q, K]; rows are padded with -1."""
     if fusion.method == "convex":
-        bm25_QK, dense_QK = np.moveaxis(found.scores_QKF, 2, 0)
-        return convex_combination(bm25_QK, dense_QK, found.rows_QK >= 0, fusion.dense)
-    return fuse(found.scores_QKF, np.array([fusion.bm25, fusion.dense]))
+        bm25_QK, dense_QK = np.moveaxis(scores_QKF, 2, 0)
+        return convex_combination(bm25_QK, dense_QK, rows_QK >= 0, fusion.dense)
+    return fuse(scores_QKF, np.array([fusion.bm25, fusion.dense]))
 
 
 def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:
@@ -222,17 +222,6 @@ class HybridSearch:
         return self.both.search(self.fusion, texts, vectors_QD, depth, gpu)
 
 
-def _ranks(rows_QK: NDArray[np.int32], ranking_QR: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Each row's rank in its query's ranking, from 1, int32 [Q, K]; 0 if it is not there."""
-    ranks_QK = np.zeros(rows_QK.shape, dtype=np.int32)
-    for number, (rows_K, ranking_R) in enumerate(zip(rows_QK, ranking_QR)):
-        order_R = np.argsort(ranking_R, kind="stable")
-        place_K = np.minimum(np.searchsorted(ranking_R, rows_K, sorter=order_R), len(ranking_R) - 1)
-        hit_K = (rows_K >= 0) & (ranking_R[order_R[place_K]] == rows_K)
-        ranks_QK[number, hit_K] = order_R[place_K[hit_K]] + 1
-    return ranks_QK
-
-
 FEWEST_TO_FIT = 30
 """With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (few_dev_questions.md)."""
 
@@ -268,16 +257,7 @@ def measure_rankings(
     if method == "weights" or (method == "auto" and judged.labelled and len(judged) >= FEWEST_TO_FIT):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
     fusion = fusion or unfitted(method, depth, hybrid.index)
-    scores = {
-        "bm25": np.where(found.ranks_QKF[:, :, 0] > 0, -found.ranks_QKF[:, :, 0], -np.inf),
-        "dense": np.where(found.ranks_QKF[:, :, 1] > 0, -found.ranks_QKF[:, :, 1], -np.inf),
-        "hybrid": fused_scores(fusion, found),
-    }
-    ranked = {name: _ranked(values_QK, found.rows_QK) for name, values_QK in scores.items()}
+    _, hybrid_QK = order_by_score(fused_scores(fusion, found.rows_QK, found.scores_QKF), found.rows_QK)
+    ranked = {"bm25": found.lexical_QK, "dense": found.dense_QK, "hybrid": hybrid_QK}
     ranks = {name: judged.reciprocal_ranks(rows_QK) for name, rows_QK in ranked.items()}
     return MeasuredRankings(fusion, ranks, found.rows_QK)
-
-
-def _ranked(scores_QK: NDArray[np.floating], rows_QK: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The rows by descending score, without those scored -inf."""
-    return order_by_score(scores_QK, np.where(np.isneginf(scores_QK), np.int32(-1), rows_QK))[1]

@@ -23,8 +23,6 @@ from stillhouse.evaluation.relevance import never_negative
 from stillhouse.models.pooling import normalized
 from stillhouse.search.vector_index import VectorIndex
 
-AT_ONCE = 262_144
-"""The default number of passages that a step ranks its queries among."""
 RUN = 4096
 """Consecutive passages of a sample, read from the disk together."""
 SAMPLES = 2**34

@@ -73,15 +73,10 @@ def _result(reference: Any) -> Any:
         if isinstance(error.cause, (InputError, OSError)):
             raise error.cause from None
         raise
-    except OutOfMemoryError:
+    except (NodeDiedError, OutOfMemoryError, WorkerCrashedError) as error:
         raise CrashElsewhere(
-            f"Ray killed a process {RETRIES + 1} times because its machine was out of memory; give the workers more "
-            "memory, or use fewer CPUs"
-        ) from None
-    except (NodeDiedError, WorkerCrashedError):
-        raise CrashElsewhere(
-            f"a Ray process was killed {RETRIES + 1} times on the same part; the events of its node and Ray's logs say "
-            "why. Run the step again: it keeps the finished parts"
+            f"a Ray process was killed {RETRIES + 1} times on one part ({str(error).splitlines()[0]}); if that was for "
+            "memory, give the workers more or use fewer CPUs. Run the step again: it keeps the finished parts"
         ) from None
 
 

@@ -52,7 +52,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import (
-        Candidates,
         Fusion,
         HybridIndex,
         MeasuredRankings,
@@ -102,9 +101,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
         if config.fusion == "auto":
             both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
-            # Fitted weights and convex combinations use only scores.
-            candidates = Candidates(rows_QU, both_QUF, np.zeros(both_QUF.shape, np.int32))
-            systems["hybrid"] = found.fusion, fused_scores(found.fusion, candidates)
+            systems["hybrid"] = found.fusion, fused_scores(found.fusion, rows_QU, both_QUF)
         for ranked, (fusion, scores_QU) in systems.items():
             likely_Q = log_likelihoods(scores_QU, judged.judged_best(rows_QU, scores_QU), right_QU)
             contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likely_Q)

@@ -141,11 +141,11 @@ def mixed(shards: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (missing, "lacks shard 2; run `stillhouse encode` for it"),
-        (twice, "shard 2 appears twice"),
+        (missing, "but holds 1 of 3, 3 of 3; run `stillhouse encode` for"),
+        (twice, "must hold every shard of one division once"),
         (damaged, "passages.vectors.npy changed after it was written"),
         (nothing, "has no vectors"),
-        (mixed, "mixes divisions into 2 and 3 shards"),
+        (mixed, "must hold every shard of one division once"),
     ],
 )
 def test_shards_that_do_not_make_a_whole_are_refused(

@@ -44,15 +44,12 @@ CANARIES = 16
 class Ranked:
     """How to rank a query. `bm25` is BM25's share of a convex combination; None = as the release chose.
 
-    `id_prefix`, `article` and `where`, conditions on fields as JSON, restrict the passages; "" = no restriction. With
-    `documents`, `top` counts documents, each at its best passage; None = if the corpus was split or is judged by
-    documents.
+    `where`, conditions on fields as JSON, restricts the passages; "" = no restriction. With `documents`, `top` counts
+    documents, each at its best passage; None = if the corpus was split or is judged by documents.
     """
 
     top: int = 10
     bm25: float | None = None
-    id_prefix: str = ""
-    article: str = ""
     where: str = ""
     documents: bool | None = None
 
@@ -164,8 +161,8 @@ class Release:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         index: VectorIndex | FilteredIndex = self.index
         bm25: BM25 | FilteredBM25 | None = self._bm25
-        if how.id_prefix or how.article or how.where:
-            rows_F = self.passages.rows_within(how.id_prefix, how.article, how.where)
+        if how.where:
+            rows_F = self.passages.rows_within(how.where)
             index = FilteredIndex(self.index, rows_F)
             bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
         fusion = self.fusion if how.bm25 is None else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)

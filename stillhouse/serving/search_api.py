@@ -25,8 +25,6 @@ class Filter(BaseModel):
     """Restricts which passages can be found."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    id_prefix: str = Field("", description="only passages whose id begins with this", max_length=1024)
-    article: str = Field("", description="only passages of the article with this id", max_length=1024)
     fields: dict[str, Any] = Field(
         {},
         description="conditions on the passages' fields, all of which must hold: a value, a list of which the field "
@@ -88,15 +86,12 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
         raise Problem(422, "give either `query` or `queries`")
     queries = body.queries if body.queries is not None else [body.query or ""]
     release = service.release()
-    for text in (body.filter.id_prefix, body.filter.article):
-        if text:
-            service.check_texts([text], "filter")
     try:
         checked(release.passages.field_types, body.filter.fields)
     except InputError as error:
         raise Problem(422, f"filter.fields: {error}") from None
     where = json.dumps(body.filter.fields, sort_keys=True) if body.filter.fields else ""
-    how = Ranked(body.top, body.bm25, body.filter.id_prefix, body.filter.article, where, body.documents)
+    how = Ranked(body.top, body.bm25, where, body.documents)
     found = await service.search(release, queries, how)
     answers = []
     for query, each in zip(queries, found):

@@ -94,7 +94,7 @@ class Service:
             raise Problem(422, f"top is {how.top}, but may be at most {self.limits.top}")
         if how.bm25 and not release.has_bm25:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
-        if (how.id_prefix or how.article or how.where) and not release.filters:
+        if how.where and not release.filters:
             raise Problem(
                 422, "a service that searches in a store has no filters; leave `filter` out, or ask the store"
             )

@@ -29,7 +29,7 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "share": ("/search", {"query": "a", "bm25": 1.5}, 422),
     "number": ("/search", {"query": 7}, 422),
     "half a character": ("/search", {"query": "\ud800"}, 422),
-    "half a character in a filter": ("/search", {"query": "a", "filter": {"article": "\ud800"}}, 422),
+    "half a character in a filter": ("/search", {"query": "a", "filter": {"fields": {"\ud800": 1}}}, 422),
     "release": ("/search", {"query": "a", "release": "none"}, 422),
     "too many": ("/search", {"queries": ["a"] * 5}, 413),
     "too long": ("/search", {"query": "a" * 101}, 413),

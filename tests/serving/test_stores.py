@@ -145,7 +145,7 @@ def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], rel
         assert sorted(hit["document_id"] for hit in answer["hits"]) == sorted(expected)
         about = service.client.get("/info").json()
         assert about["store"]["table"] == store.live()
-        refused = service.client.post("/search", json={"query": QUESTION, "filter": {"article": "a1"}})
+        refused = service.client.post("/search", json={"query": QUESTION, "filter": {"fields": {"product": "vpn"}}})
         assert refused.status_code == 422
         assert service.client.post("/documents", json={"documents": [NEW]}).json() == {"added": 1}
         [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]

@@ -12,6 +12,7 @@ import pytest
 from silence import slow, talk_soon
 
 from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.context import work_root
 from stillhouse.core.errors import CRASH, InputError, ValidationFailed
 from stillhouse.core.monitoring.settings import TASK
 from stillhouse.kubeflow.pods import stage
@@ -125,6 +126,22 @@ def test_a_run_that_is_started_again_continues_with_the_first_step_that_is_not_d
     run_stage("corpus", again)
     assert [name for name in ran if name != "fetch_model"] == ["ingest", "validate", "bm25"]
     assert "ingest is made" in Path(again["page"].path).read_text()
+
+
+def test_a_step_whose_report_was_lost_is_handed_over(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = registry.steps()["bm25"]
+    breaks(monkeypatch, "bm25", RuntimeError("the node went away"))
+    with pytest.raises(RuntimeError):
+        run_stage("corpus", arguments(tmp_path / "first"))
+    [report] = work_root().glob("stages/*/ingest/report.json")
+    report.unlink()
+    monkeypatch.setitem(registry.steps(), "bm25", whole)
+    again = arguments(tmp_path / "second")
+    run_stage("corpus", again)
+    assert {path.name for path in Path(again["folder"].path).iterdir()} == set(CORPUS)
+    assert ran.count("ingest") == 1
 
 
 def test_a_corpus_that_does_not_pass_keeps_its_page_and_stops_the_next_task(

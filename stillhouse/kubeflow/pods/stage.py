@@ -161,11 +161,12 @@ class StageInPod:
 
     def _hand_over(self) -> str:
         """Puts what the steps wrote where Kubeflow collects it, and returns its digest."""
-        done = {use.name: use for use in self.stage.uses if report_path(use, self.root).is_file()}
-        reports = {name: read_report(report_path(use, self.root), {}) for name, use in done.items()}
+        paths = {use.name: report_path(use, self.root) for use in self.stage.uses if (self.root / use.name).is_dir()}
+        # A pod that was killed between a step's outputs and its report leaves none.
+        reports = {name: read_report(path, {}) if path.is_file() else Report("") for name, path in paths.items()}
         artifact = self.values[FOLDER]
         with doing("handing over what it wrote"), whole_folder(Path(artifact.path)) as staging:
-            for name in done:
+            for name in reports:
                 shutil.copytree(self.root / name, staging / name, copy_function=link_or_copy)
         digest = stage_digest(Path(artifact.path))
         artifact.metadata |= {"digest": digest}

@@ -42,7 +42,7 @@ def check(work: Path, releases: str, articles: str) -> None:
     source = look_up(articles, "", "corpus").plain()
     champion = None
     for number, corpus in (("1", source), ("2", source | {"digest": "another"})):
-        entry = {"path": "artifacts/retriever", "digest": number, "dvc": number}
+        entry = {"path": "artifacts/retriever", "digest": number}
         record = {"artifacts": {"retriever": entry}, "summary": f"retriever {number}", "source": corpus}
         champion = publish(git, record, "minor", "main", git.commit_of("HEAD"), champion)
         cluster = Started()

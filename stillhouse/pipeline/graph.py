@@ -237,15 +237,6 @@ GRAPHS: Mapping[str, Mapping[str, tuple[Use, ...]]] = {
 USES = staged(SIMLM)
 """The steps of the papers' run."""
 
-REFRESHED: tuple[Use, ...] = (
-    Use(
-        "query_tower",
-        "train-query-encoder",
-        CORPUS | {"encoder": "champion/retriever", "old_index": "champion_index/index"},
-    ),
-)
-"""Steps that only a refresh has (`releases/refresh/graph.py`), for which a recipe may hold settings."""
-
 
 def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...]:
     """The steps of a recipe's run, each with its stage, inputs first: its graph, changed by its section `stages`.
@@ -274,5 +265,5 @@ def _with_tokenizer(use: Use) -> Use:
 
 
 def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:
-    """Every step that a recipe may have a section for: those of its run and those of a refresh."""
-    return {use.name: use for use in (*REFRESHED, *graph_of(recipe, where))}
+    """Every step that a recipe may have a section for."""
+    return {use.name: use for use in graph_of(recipe, where)}

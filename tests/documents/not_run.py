@@ -63,6 +63,8 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "stillhouse publish ": ("needs a store", "tests/serving/test_store_failures.py: the same flags with LanceDB"),
     "stillhouse serve in-use --store ": ("needs a store", "tests/serving/test_stores.py: such a service"),
     "stillhouse serve FOLDER --store URL": ("needs a store", "tests/serving/test_stores.py: such a service"),
+    "curl localhost:8000/documents ": ("needs a store", "tests/serving/test_stores.py: the same request"),
+    "curl -X DELETE localhost:8000/documents ": ("needs a store", "tests/serving/test_stores.py: the same request"),
     "stillhouse <": ("stands for every command", "tests/cli/test_help_pages.py"),
     "stillhouse compare --sweep …": ("stands for the sweeps of a table", "tests/experiments/test_sweep.py"),
 }

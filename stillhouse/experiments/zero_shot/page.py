@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.core.html_page import page_template
 from stillhouse.evaluation.report.page import count, p_value, signed
 from stillhouse.evaluation.significance import SIGNIFICANT
-from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on
+from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on, by_group
 
 
 def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Settings, title: str) -> str:
@@ -26,14 +26,24 @@ def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Se
         average=means,
         best_on=wins,
         tables=[(measure, [_row(corpus, measure) for corpus in corpora]) for measure in first.measures],
+        groups=_groups(corpora),
         queries=sum(corpus.measured.queries for corpus in corpora),
-        corpora=len(corpora),
+        corpora=len(by_group(corpora)),
         failed=failed,
         own_passages={corpus.name: corpus.own_passages for corpus in corpora if corpus.own_passages},
         significant=SIGNIFICANT,
         bootstrap_samples=settings.bootstrap_samples,
         randomisation_samples=settings.randomisation_samples,
     )
+
+
+def _groups(corpora: Sequence[OneCorpus]) -> list[dict[str, Any]]:
+    """The groups of several corpora: name, members' names and the systems' means."""
+    members: dict[str, list[str]] = {}
+    for corpus in corpora:
+        members.setdefault(corpus.group, []).append(corpus.name)
+    means = by_group(corpora)
+    return [{"name": name, "members": of, "means": means[name]} for name, of in members.items() if of != [name]]
 
 
 def _row(corpus: OneCorpus, measure: str) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
                 f"--measures {measure} needs {cutoff(measure):,} passages but runs have {arguments.depth:,}; "
                 f"give --depth {cutoff(measure)}"
             )
+    read_groups(arguments.together, list(plan.runs))
     return plan, baseline
 
 
@@ -178,7 +179,7 @@ def write_results(
 
     root: Path = arguments.folder / ARTIFACTS
     numbers = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
-    settings = Settings(arguments.depth, baseline, *numbers)
+    settings = Settings(arguments.depth, baseline, *numbers, read_groups(arguments.together, list(plan.runs)))
     measures = parse_measures(arguments.measures)
     corpora = []
     for name, runs in plan.runs.items():
@@ -197,6 +198,21 @@ def write_results(
     page = folder / PAGE
     page.write_text(render(corpora, failed, settings, arguments.title), encoding="utf-8")
     return page
+
+
+def read_groups(texts: Sequence[str], corpora: Sequence[str]) -> dict[str, str]:
+    """The group of each corpus that has one. Raises `InputError` for an unknown or duplicate corpus."""
+    groups: dict[str, str] = {}
+    for text in texts:
+        name, _, members = text.partition("=")
+        if not NAME.fullmatch(name) or name in corpora or name in groups.values():
+            raise InputError(f"--together {text}: write NAME=CORPUS,CORPUS with a name that is not in use")
+        for corpus in members.split(","):
+            if corpus not in corpora or corpus in groups:
+                why = "is already in a group" if corpus in groups else f"is not one of {', '.join(corpora)}"
+                raise InputError(f"--together {text}: {corpus!r} {why}")
+            groups[corpus] = name
+    return groups
 
 
 def _split(text: str) -> tuple[str, str]:

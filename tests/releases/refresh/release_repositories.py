@@ -69,15 +69,6 @@ class Source:
             path.write_text(path.read_text().replace(". ", f", {words}. "))
         return self.commit(words)
 
-    def drop_query(self) -> str:
-        """Remove a train query but no text, and return the new revision."""
-        path = self.folder / "corpus" / "qrels" / "train.tsv"
-        *kept, last = path.read_text().splitlines()
-        query = last.split("\t")[0]
-        path.write_text("\n".join(row for row in kept if row.split("\t")[0] != query) + "\n")
-        self._keep_queries({path.stem for path in self.articles()})
-        return self.commit(f"Without {query}")
-
     def commit(self, message: str) -> str:
         dvc(self.folder, "add", "corpus")
         dvc(self.folder, "push")

@@ -40,18 +40,19 @@ def test_run_says_each_step_its_total_and_the_time(
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
     assert said[0] == f"{NUMBER} of {NUMBER} steps to do" + f": about {NUMBER} min on this machine:" * known
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name})" for number, use in enumerate(USES, start=1)]
-    assert said[1:-1] == steps
-    assert said[-1].startswith(f"{NUMBER} steps in ") and said[-1].endswith(", 0 of them were up to date")
+    assert said[1:-2] == steps
+    assert said[-1].startswith("report: artifacts/evaluate/evaluation/report.html")
+    assert said[-2].startswith(f"{NUMBER} steps in ") and said[-2].endswith(", 0 of them were up to date")
 
     Path("params.yaml").write_text("evaluate: {bootstrap_samples: 300}\nmine_2: {negatives_depth: 3}\n")
     again = descendants("evaluate", "mine_2")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
     assert said[0].startswith(f"{len(again)} of {NUMBER} steps to do")
-    assert said[-1].endswith(f", {NUMBER - len(again | UNKNOWN)} of them were up to date")
-    logged = [line.split()[4].rstrip(",") for line in said[1:-1]]
+    assert said[-2].endswith(f", {NUMBER - len(again | UNKNOWN)} of them were up to date")
+    logged = [line.split()[4].rstrip(",") for line in said[1:-2]]
     assert logged == [name for name in NAMES if name in again | UNKNOWN]
-    assert said[-2].startswith(f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate)")
+    assert said[-3].startswith(f"step {NAMES.index(logged[-1]) + 1} of {NUMBER}: {logged[-1]} (evaluate)")
 
 
 def test_the_plan_of_a_stage_changes_with_what_it_computes_and_with_nothing_else(

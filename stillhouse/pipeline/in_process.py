@@ -15,6 +15,7 @@ from stillhouse.core.config import recorded
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.run_progress import position
 from stillhouse.pipeline.steps.execute import ORDER, READ, execute, open_inputs
 from stillhouse.pipeline.steps.places import location_fields, read_outside
 from stillhouse.pipeline.steps.spec import Report
@@ -40,8 +41,8 @@ def run_uses(
 ) -> dict[str, Report | None]:
     """Runs uses in order below `root` and returns each one's report, or None if it was skipped.
 
-    `log` gets a line before each use with its position in the run, which has the uses `whole` if given. Each use is
-    executed within the context that `around` gives, by `run`; `done` gets its report.
+    `log` gets a line before each use with its position in the run, which has the uses `whole` if given, and the time
+    left. Each use is executed within the context that `around` gives, by `run`; `done` gets its report.
 
     `configs` maps every use to its settings. A use is skipped if its outputs are complete and record the same version
     of the step, the same settings, the same inputs and the same content of what it reads outside the run.
@@ -57,7 +58,9 @@ def run_uses(
             reports[use.name] = None
             continue
         if len(whole) > 1:
-            log(f"step {whole.index(use) + 1} of {len(whole)}: {use.name} ({use.step_name})")
+            number = whole.index(use) + 1
+            left = [use, *(other for other in still_to_do(whole, configs, root) if other not in whole[:number])]
+            log(position(number, len(whole), left, configs, root))
         with around(use):
             reports[use.name] = report = run(use, config, root)
         done(use, config, report, root)

@@ -1,4 +1,4 @@
-"""Says before a run what is left of it, and how long that takes."""
+"""Says before a run and before each of its steps what is left, and how long that takes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ def outlook(left: Sequence[Use], total: int, settings: Mapping[str, Any], root: 
     if not seconds:
         return said
     return "\n".join([f"{said}: about {in_words(sum(seconds.values()))} on this machine:", *by_stage(seconds)])
+
+
+def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
+    """The line before the first of the uses that are `left`: its own time, and that of all of them."""
+    first, seconds = left[0], expected_seconds(left, settings, root)
+    said = f"step {number} of {total}: {first.name} ({first.step_name})"
+    if not seconds:
+        return said
+    rest = f"; about {in_words(sum(seconds.values()))} left in all" if len(left) > 1 else ""
+    return f"{said}, about {in_words(seconds[first.name])}{rest}"
 
 
 @doing("estimating the time")

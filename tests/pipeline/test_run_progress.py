@@ -11,6 +11,7 @@ from quick_steps import quicken_steps
 
 from stillhouse import cli
 from stillhouse.core.context import QUIET
+from stillhouse.core.monitoring.duration import in_words
 from stillhouse.pipeline import run_progress
 from stillhouse.pipeline.graph import ARTIFACTS, USES
 from stillhouse.pipeline.steps import registry
@@ -40,6 +41,9 @@ def test_run_says_each_step_its_total_and_the_time(
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
     assert said[0] == f"{NUMBER} of {NUMBER} steps to do" + f": about {NUMBER} min on this machine:" * known
     steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name})" for number, use in enumerate(USES, start=1)]
+    if known:
+        left = [f"; about {in_words(60.0 * (NUMBER - done))} left in all" for done in range(NUMBER - 1)]
+        steps = [f"{line}, about 60 s{rest}" for line, rest in zip(steps, [*left, ""])]
     assert said[1:-2] == steps
     assert said[-1].startswith("report: artifacts/evaluate/evaluation/report.html")
     assert said[-2].startswith(f"{NUMBER} steps in ") and said[-2].endswith(", 0 of them were up to date")

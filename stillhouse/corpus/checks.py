@@ -185,7 +185,8 @@ def _repeated(passages: _PassageCounts, thresholds: Thresholds) -> Check:
         passages.repeated_texts / max(passages.count, 1),
         AT_MOST,
         thresholds.max_duplicate_text_fraction,
-        "remove the duplicates from the source: finding one counts as wrong if the other is the relevant one",
+        "remove the duplicates from the source, as finding one counts as wrong if the other is the relevant one, or "
+        "raise max_duplicate_text_fraction",
     )
 
 

@@ -20,7 +20,7 @@ from stillhouse.corpus.sources.lines import spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Passage, Rejected, Row, Source
 from stillhouse.corpus.sources.text_encoding import NotText, decode_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 
@@ -38,7 +38,7 @@ def open_article_tree(
     folder: Path, options: Options, format: str = ARTICLE_TREE, suffixes: tuple[str, ...] = SUFFIXES
 ) -> Source:
     """A folder of articles, or one that holds them in `articles/`; `queries.jsonl` and `qrels/` are in the folder. Or
-    one file, which is the only article.
+    one file, whose sections are the articles: made questions are held out by articles.
 
     An article's id is its path below the tree without the suffix, with white space percent-encoded. Of files with the
     same id, the one whose suffix is first in `SUFFIXES` is read. A passage's id is `<article id>#<k>` for the k-th
@@ -49,7 +49,8 @@ def open_article_tree(
     if not found.paths:
         why = f" that can be read: {found.rejected[0].where}, {found.rejected[0].reason}" if found.rejected else ""
         raise InputError(f"{found.root} has no article{why}: no file that ends in {', '.join(suffixes)}")
-    folder, labels = (folder.parent, {}) if folder.is_file() else (folder, find_labels(folder))
+    alone = folder.is_file()
+    folder, labels = (folder.parent, {}) if alone else (folder, find_labels(folder))
     for path in labels.values():
         if leads_out(path, folder):
             raise InputError(f"{path} links out of the source; put the file itself there, or remove it")
@@ -66,6 +67,8 @@ def open_article_tree(
             yield Article(path, name, relative, id, linkable), read[id] != relative
 
     def linked(row: Row) -> Row:
+        if alone and isinstance(row, Passage) and row.section:
+            return row._replace(article_id=spaceless(f"{row.article_id}/{row.section}"))
         # A target outside the tree keeps its path, so that cleaning can report it.
         return row._replace(target=ids.get(row.target, row.target)) if isinstance(row, Link) else row
 

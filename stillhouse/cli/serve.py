@@ -59,6 +59,7 @@ endpoints:
   /health /ready for probes                                  same as text-embeddings-inference
                                              /v2/...         KServe's Open Inference Protocol V2
   /feedback     clicks and judgements, with --log-queries FOLDER
+  /documents    new and deleted documents, with --store URL and a token
 
 See docs/serve.md for details.
 """

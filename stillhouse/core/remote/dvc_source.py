@@ -105,7 +105,7 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
             raise InputError(
                 f"cannot read {path} of {repo} at {revision or 'its default branch'}: {reason(error)}. Is its data "
                 "pushed (`dvc push`), and can this machine read the remote (bucket, credentials; in a pod, the secret "
-                "that the parameter data_secret names, for SSH ssh_secret, for Google gcs_secret)?"
+                "that data_secret names, for SSH ssh_secret, for Google gcs_secret)?"
             ) from None
 
 

@@ -23,7 +23,7 @@ from stillhouse.serving.stores.store import LARGEST, TEXTS, Row, Store, digest_o
 BATCH = 2000
 """Rows that are written together, completely or not at all."""
 DEPTH = 10
-"""How many passages of a canary query are compared."""
+"""How many passages of a question are compared."""
 LEAST_OVERLAP = 0.8
 """The least share of them that the store must find."""
 SAME_SCORE = 1e-3
@@ -126,9 +126,9 @@ def batches(release: Release) -> Iterator[tuple[int, list[Row], NDArray[np.float
 
 
 def _check_canaries(release: Release, store: Store, table: str) -> None:
-    """Raises `InputError` if the release's own index finds better passages than the store for its canary queries.
+    """Raises `InputError` if the release's own index finds better passages than the store for some questions.
 
-    They are the corpus's first questions, or in a corpus without questions the texts of its first passages. Scores are
+    They are the corpus's first ones, or in a corpus without questions the texts of its first passages. Scores are
     compared, since passages with the same text may come in any order.
     """
     some = range(min(CANARIES, len(release.passages)))

@@ -89,6 +89,23 @@ def example_queries(corpus: Corpus, measured: Measured, count: int) -> list[Exam
     ]
 
 
+def with_gold(corpus: Corpus, measured: Measured) -> int:
+    """How many of the judged queries have a relevant passage; the others have only answers."""
+    judged = next(iter(measured.values.values())).index
+    return int(judged.isin(corpus.relevant(measured.split)["query_id"]).sum())
+
+
+def first_is_right(corpus: Corpus, measured: Measured) -> dict[str, int]:
+    """{system: number of judged queries with a relevant passage at rank 1}."""
+    judged = next(iter(measured.values.values())).index
+    relevant = pd.MultiIndex.from_frame(_gold(corpus, measured.split, judged)[["query_id", "passage_id"]])
+    result = {}
+    for system, run in measured.runs.items():
+        first = run.sort_values("rank", kind="stable").drop_duplicates("query_id")
+        result[system] = int(pd.MultiIndex.from_frame(first[["query_id", "passage_id"]]).isin(relevant).sum())
+    return result
+
+
 def _gold(corpus: Corpus, split: str, query_ids: Sequence[str] | pd.Index) -> pd.DataFrame:
     """`query_id` and `passage_id` of the relevant passages, the most relevant first; see `relevant_passages`."""
     relevant = corpus.relevant(split).sort_values("relevance", ascending=False, kind="stable")

@@ -20,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.examples import Example, example_queries
+from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
@@ -129,6 +129,7 @@ def headline(content: Content) -> dict[str, Any]:
     on_dev = [system for system in retrievers if system in dev_means]  # another tool's run may have test queries alone
     leader = max(on_dev, key=lambda system: dev_means[system][measure]) if on_dev else retrievers[-1]
     best = WINNER if WINNER in retrievers else leader
+    right = first_is_right(content.corpus, test)
     before = [system for system in BEFORE if system in test.systems and system != best]
     baseline = max(before, key=lambda system: dev_means.get(system, {measure: 0.0})[measure], default="")
     comparison = content.comparisons.get((best, baseline), {}).get(measure)
@@ -153,6 +154,9 @@ def headline(content: Content) -> dict[str, Any]:
         "difference": difference,
         "comparison": comparison,
         "verdict": verdict,
+        "with_gold": with_gold(content.corpus, test),
+        "right": right[best],
+        "baseline_right": right[baseline] if baseline else 0,
     }
 
 

@@ -219,6 +219,7 @@ def test_answers_are_measured_beside_qrels_each_over_its_own_queries(tmp_path: P
     table = pd.read_parquet(output / "per_query.parquet").set_index("query_id")
     assert table["Answer@3"].isna().to_dict() == {"q0": False, "q1": False, "q2": False, "q3": True}
     assert read(output / "manifest.json")["facts"]["judged"] == {"RR@10": 2, "Answer@1": 3, "Answer@3": 3}
+    assert "<b>1 of 2</b><span>queries whose first passage is right" in (output / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -159,33 +157,3 @@ def own_work_folder(work_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatc
     work = next(work_folders)
     work.mkdir()
     monkeypatch.setenv("STILLHOUSE_WORK", str(work))
-
-
-@pytest.fixture
-def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes a folder read-only: `read_only(folder)`, or `read_only(folder, errno.EROFS)`.
-
-    It removes write permission where that works. Root may write anywhere and a mode cannot imitate a read-only file
-    system, so there it makes the system calls raise the error.
-    """
-
-    def close(folder: Path, number: int = errno.EACCES) -> None:
-        folder.mkdir(exist_ok=True)
-        if number == errno.EACCES and os.geteuid():
-            folder.chmod(0o555)
-            return
-
-        def refuse(name: str) -> None:
-            real = getattr(os, name)
-
-            def refused(path: Any, *words: Any, **named: Any) -> Any:
-                if folder in Path(os.fspath(path)).absolute().parents:
-                    raise OSError(number, os.strerror(number), str(path))
-                return real(path, *words, **named)
-
-            monkeypatch.setattr(os, name, refused)
-
-        for name in ("mkdir", "open", "rename", "unlink"):
-            refuse(name)
-
-    return close

@@ -137,10 +137,10 @@ GRAPH = "graph"
 """The key of a recipe that names its graph; all others are sections."""
 
 
-def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+def read_recipe(path: Path) -> dict[str, dict[str, Any]]:
     """Reads a recipe: one mapping per section, and the name of its graph.
 
-    Raises `InputError` for invalid YAML and for a section that is not in `sections`, if these are given.
+    Raises `InputError` for invalid YAML.
     """
     if not path.is_file():
         raise InputError(f"{path} does not exist; `stillhouse new FOLDER` makes a folder with one")
@@ -148,8 +148,6 @@ def read_recipe(path: Path, sections: Iterable[str] | None = None) -> dict[str, 
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise InputError(f"{path} must map each section to its settings")
-    if sections is not None:
-        refuse_unknown_sections(content, sections, str(path))
     for name, values in content.items():
         if values is not None and not isinstance(values, dict) and name != GRAPH:
             raise InputError(f"{path}: section {shown(name)} must map settings to values, not {shown(values)}")

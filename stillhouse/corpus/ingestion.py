@@ -30,9 +30,6 @@ from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sampl
 from stillhouse.corpus.store import write_rows
 from stillhouse.corpus.titles import LEFT_OUT, SPACE
 
-QUERIES = ("auto", "source", "pairs")
-"""Where train queries come from. `auto` is `source` if the source has train queries, else `pairs` if the corpus allows
-them."""
 FILES_TOGETHER = 1000
 """Files that one process digests per call."""
 OBJECTS = 100_000
@@ -43,7 +40,7 @@ OBJECTS = 100_000
 class Choices:
     """How dev and test are drawn, and how many articles and queries of each split are kept (None = all), by seed.
 
-    `queries` is one of `QUERIES`, `titles` one of `TITLES`, and `pairs` says how pair queries are made. `generated`
+    `queries` and `titles` are the settings of `ingest`, and `pairs` says how pair queries are made. `generated`
     are questions of a language model: they are added to the labelled train queries or, if there are none, replace pair
     queries. `added` are train queries that are added last. They do not count as labels: without other labels, queries
     are made as usual.

@@ -17,7 +17,6 @@ from stillhouse.pipeline.start_model import DECODER, LANGUAGE_MODEL, RETRIEVER, 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
-AUTO = "auto"
 LABELLED, UNLABELLED, PRETRAINED = "labelled", "unlabelled", "language-model"
 GENERATED = "generated"
 FITTED = (LABELLED, UNLABELLED, GENERATED, PRETRAINED)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stillhouse.core.config import build, field_types, read_recipe, recorded, setting
+from stillhouse.core.config import build, field_types, read_recipe, recorded, refuse_unknown_sections, setting
 from stillhouse.core.errors import InputError
 from stillhouse.core.setting_kinds import as_form, as_text, from_form, from_text
 
@@ -148,4 +148,4 @@ def test_a_broken_recipe_is_refused(tmp_path, content: bytes, message: str) -> N
     path = tmp_path / "params.yaml"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        read_recipe(path, ["index", "mine"])
+        refuse_unknown_sections(read_recipe(path), ["index", "mine"], str(path))

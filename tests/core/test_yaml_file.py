@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillhouse.core.config import read_recipe
+from stillhouse.core.config import GRAPH
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import parse_yaml, read_yaml
 from stillhouse.experiments.comparison.sweep import read_sweep
 from stillhouse.experiments.comparison.sweeps import sweep_of_flags
 from stillhouse.kubeflow.pipelines.schedules.file import read_schedules
-from stillhouse.pipeline.graph import USES
-from stillhouse.pipeline.recipes import configs, find_recipe
-
-SECTIONS = sorted({use.section for use in USES})
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 
 
 @pytest.mark.parametrize(
@@ -78,7 +75,7 @@ def test_a_message_shortens_a_long_value(value: str, tmp_path: Path) -> None:
     ):
         path.write_text(text)
         try:
-            found = configs(read_recipe(path, SECTIONS), str(path))
+            found = configs(load_recipe(path), str(path))
         except InputError as error:
             assert len(str(error)) < len(str(path)) + 1000
         else:
@@ -88,7 +85,7 @@ def test_a_message_shortens_a_long_value(value: str, tmp_path: Path) -> None:
 def test_every_reader_of_settings_refuses_duplicate_keys(tmp_path: Path) -> None:
     path = tmp_path / "twice.yaml"
     path.write_text("title: a\ntitle: b\n")
-    for read in (read_sweep, read_schedules, lambda path: read_recipe(path, SECTIONS)):
+    for read in (read_sweep, read_schedules, load_recipe):
         with pytest.raises(InputError, match=r"twice.yaml, line 2: 'title' is already in line 1"):
             read(path)
     with pytest.raises(InputError, match=r"--vary pretraining.epochs is not YAML: day is out of range"):
@@ -120,8 +117,9 @@ def test_any_text_is_a_mapping_or_refused_in_a_sentence(text: str, tmp_path_fact
     path = tmp_path_factory.getbasetemp() / "fuzzed.yaml"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     try:
-        content = read_recipe(path, SECTIONS)
+        content = load_recipe(path)
     except InputError as error:
         assert "\n" not in str(error)
     else:
-        assert isinstance(content, dict) and all(isinstance(values, dict) for values in content.values())
+        assert isinstance(content, dict)
+        assert all(isinstance(values, dict) for name, values in content.items() if name != GRAPH)

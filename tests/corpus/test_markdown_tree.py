@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import Choices, ingest_source
 from stillhouse.corpus.pair_queries import PairChoices
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected
 from stillhouse.corpus.store import Corpus
 
-Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
+Write = Callable[..., Path]
 
 ARTICLE = """---
 title: "Black tea: all of it"

@@ -97,7 +97,6 @@ def test_secrets_have_the_keys_that_pods_read(terminal: Terminal, kubectl: Kubec
     terminal.type_all(section("docs/deploy.md", "Secrets"))
     terminal.type_all(section("docs/deploy.md", "A search service", having="secret"))
     read = keys_that_pods_read()
-    read.pop("stillhouse-model-registry", None)
     of_files = {"stillhouse-git", "stillhouse-ssh", "stillhouse-gcs"}
     assert set(kubectl.secrets) == set(read) | of_files
     for name in read:

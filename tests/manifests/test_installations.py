@@ -6,12 +6,11 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from rendered_overlays import EVERY_OVERLAY, MANIFESTS, Resource, rendered, with_component
+from rendered_overlays import EVERY_OVERLAY, Resource, rendered, with_component
 from test_security import OWN_NAMESPACE
 
 CLUSTER_WIDE = {"ClusterQueue", "ClusterRole", "ClusterRoleBinding", "Namespace", "ResourceFlavor"}
 CLUSTER_WIDE |= {"WorkloadPriorityClass"}
-DOCS = MANIFESTS.parent / "docs"
 
 
 def identity(resource: Resource) -> tuple[str, str, str]:

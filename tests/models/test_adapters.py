@@ -25,7 +25,6 @@ from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.source import fetch
 from stillhouse.pipeline.start_model import RETRIEVER, start_of
 
-EXACT = InferenceConfig(precision="fp32")
 TEXTS = ["why do ships carry accurate clocks", "mice", "who hears the mice at sea ?"]
 
 

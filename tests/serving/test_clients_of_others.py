@@ -15,7 +15,6 @@ from tritonclient.utils import InferenceServerException
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ["where does the red bird one sing", "größe 鳥", "which tree grows"]
-INFER = "/v2/models/retriever/infer"
 
 
 def vectors(served: Running, texts: list[str], prompt: str = "query") -> np.ndarray:

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -34,13 +33,6 @@ def point(link: Path, folder: Path) -> None:
     new = link.with_name(".new")
     new.symlink_to(folder)
     new.replace(link)
-
-
-def until(done: Callable[[], Any], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("damage", ["a changed file", "another index", "a missing part"])

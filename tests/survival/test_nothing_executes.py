@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import pickle
@@ -15,13 +14,6 @@ import pytest
 import torch
 
 from stillhouse.cli import main
-
-
-def name_of(node: ast.AST) -> str:
-    """Return `a.b.c` for a name or attribute, with `?` for anything else."""
-    if isinstance(node, ast.Attribute):
-        return f"{name_of(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else "?"
 
 
 class Trap:

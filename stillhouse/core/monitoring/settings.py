@@ -46,10 +46,6 @@ class MonitoringSettings:
                 f"an address without one, for example {GATEWAY}=http://pushgateway:9091"
             )
 
-    @property
-    def asked_for(self) -> bool:
-        return bool(self.port or self.gateway)
-
     def labels(self, step: str) -> dict[str, str]:
         """The common labels of a step's metrics."""
         return {"pipeline": label(self.pipeline), "step": label(self.task or step), "run": label(self.run)}

@@ -106,7 +106,7 @@ def watch_task(task: str, log: Callable[[str], None]) -> Iterator[Watched]:
 def _asked() -> MonitoringSettings | None:
     """The environment's settings for this process; None without any, and in all but the first of several processes."""
     settings = monitoring_settings()
-    if not settings.asked_for or rank() > 0:
+    if not (settings.port or settings.gateway) or rank() > 0:
         return None
     return settings
 

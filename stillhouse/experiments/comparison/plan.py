@@ -199,7 +199,8 @@ def _job(
     own_seed = seeded(uses)
     chosen = {use.name: settings[use.name] for use in uses}
     chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}
-    chosen[EVALUATION] = replace(chosen[EVALUATION], title=evaluation_title(sweep, variant, seed))
+    title = f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
+    chosen[EVALUATION] = replace(chosen[EVALUATION], title=title)
     changed = {use.name for use in uses if settings[use.name] != base[use.name]} | {EVALUATION}
     changed |= {use.name for use in uses if use not in of_recipe}
     by_variant, by_seed = below(changed, uses), below({*own_seed, EVALUATION}, uses)
@@ -209,11 +210,6 @@ def _job(
         for use in uses
     }
     return Job(variant.name, seed, tuple(uses), chosen, places)
-
-
-def evaluation_title(sweep: Sweep, variant: Variant, seed: int) -> str:
-    """The title of one run's evaluation, unique within the sweep."""
-    return f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
 
 
 def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:

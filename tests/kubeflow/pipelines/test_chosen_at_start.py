@@ -13,7 +13,6 @@ from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
 
 DIGEST = "sha256:" + "1" * 64
-OWN_IMAGE = f"registry.example/corpus@{DIGEST}"
 
 
 @dataclasses.dataclass

@@ -2,7 +2,6 @@
 """Whole runs with kfp's local runner: a comparison, many corpora, a corpus that fails, the report at the end."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,6 @@ def part_of_a_run(names: list[str], recipe: dict[str, Any]) -> BaseComponent:
         add_stages(stages, check, pods, "stillhouse.kubeflow.pods.stage")
 
     return make_pipeline("part", "A part of a run.", [], None, body)
-
-
-def outputs_of(workspace: Path) -> Callable[[str], Path]:
-    [run] = (workspace / "outputs").iterdir()
-    return lambda name: run / name
 
 
 @pytest.fixture

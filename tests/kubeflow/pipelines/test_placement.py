@@ -17,8 +17,6 @@ from stillhouse.kubeflow.placement import Accelerator, Claim, Placement, Secret,
 from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.pipeline.steps.registry import steps
 
-DIGEST = "sha256:" + "0" * 64
-
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "cpu": ({"cpu": "1.5"}, "whole cores, or thousandths"),
     "cpu limit": ({"cpu": "4", "cpu_limit": "500m"}, "cpu_limit is below cpu"),

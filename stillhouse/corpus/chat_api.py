@@ -133,9 +133,9 @@ class ChatServer:
         try:
             status, retry_after, content = self._post(post)
         except (HTTPException, OSError) as error:
-            connected = not isinstance(error, URLError)
-            reason: Any = error if connected else error.reason
-            if not connected and isinstance(reason, LASTING) and reason.errno != socket.EAI_AGAIN:
+            # Only a connection that was never made is an `URLError`.
+            reason: Any = error.reason if isinstance(error, URLError) else error
+            if reason is not error and isinstance(reason, LASTING) and reason.errno != socket.EAI_AGAIN:
                 # Without the error itself, since a proxy's error may quote a header.
                 raise InputError(
                     f"{self.address} cannot be reached ({self._said(str(reason))}); start the server, or correct "

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from types import TracebackType
 from typing import Any, TypeVar
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from stillhouse.core.errors import InputError
@@ -131,14 +131,11 @@ class ChatServer:
         data = json.dumps(request).encode("ascii")
         post = urllib.request.Request(f"{self.address}/chat/completions", data, headers, method="POST")
         try:
-            with self._opener.open(post, timeout=self._timeout_s) as answer:
-                return self._reply(answer.read())
-        except HTTPError as error:
-            with error:
-                raise self._refused(error.code, error.headers.get("Retry-After") or "", error.read()) from None
+            status, retry_after, content = self._post(post)
         except (HTTPException, OSError) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, LASTING) and getattr(reason, "errno", None) != socket.EAI_AGAIN:
+            # Only a connection that was never made is an `URLError`.
+            reason: Any = error.reason if isinstance(error, URLError) else error
+            if reason is not error and isinstance(reason, LASTING) and reason.errno != socket.EAI_AGAIN:
                 # Without the error itself, since a proxy's error may quote a header.
                 raise InputError(
                     f"{self.address} cannot be reached ({self._said(str(reason))}); start the server, or correct "
@@ -147,6 +144,18 @@ class ChatServer:
             if isinstance(reason, TimeoutError):
                 raise _Trouble(f"no answer in {self._timeout_s:g} s") from None
             raise _Trouble(f"the connection broke ({type(reason).__name__})") from None
+        if status != 200:
+            raise self._refused(status, retry_after, content)
+        return self._reply(content)
+
+    def _post(self, request: urllib.request.Request) -> tuple[int, str, bytes]:
+        """The status, the `Retry-After` and the content of a response."""
+        try:
+            answer: Any = self._opener.open(request, timeout=self._timeout_s)
+        except HTTPError as error:
+            answer = error
+        with answer:
+            return answer.status, answer.headers.get("Retry-After") or "", answer.read()
 
     def _refused(self, status: int, retry_after: str, content: bytes) -> Exception:
         why = f"HTTP {status}: {self._said_by(content)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,47 @@ def record(folder: Path) -> None:
 def push(folder: Path) -> None:
     """Pushes the workspace's data to its default remote. Skips what is already there.
 
-    Raises `InputError` with the remedy if there is no remote, or if it does not take the data.
+    DVC only warns about files that its cache has lost, and takes a folder for sent if the remote has the list of its
+    files. So what the remote lacks is restored from the workspace, whose artifacts the caller has checked, and sent.
+    Raises `InputError` with the remedy if there is no remote, or if it does not take or keep the data.
     """
     with _workspace(folder) as repo:
         if not repo.config["core"].get("remote"):
             raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
         repo.drop_data_index()  # after a kill during a push, DVC would send only what its list holds
         repo.push()
+        if _lacking(repo):
+            repo.commit(force=True)
+            _send(repo, _lacking(repo))
+        lacking = _lacking(repo)
+    if lacking:
+        raise InputError(
+            f"the remote does not keep {len(lacking)} files of {', '.join(sorted(set(lacking.values())))} of {folder}; "
+            "is it full, or does something remove them? Nothing was released"
+        )
+
+
+def _lacking(repo: Any) -> dict[str, str]:
+    """What the remote lacks, by its digest, with the output's path; nothing for a remote that keeps versions itself."""
+    remote = repo.cloud.get_remote()
+    if remote.worktree or remote.fs.version_aware:
+        return {}
+    objects, unknown = dict[str, str](), dict[str, str]()
+    for out in repo.index.outs:
+        if not (out.use_cache and out.can_push and out.hash_info and out.hash_info.name == "md5"):
+            continue
+        files = out.get_obj() if out.hash_info.isdir else ()
+        objects |= {file.value: out.def_path for _, _, file in files or ()}
+        (unknown if files is None else objects)[out.hash_info.value] = out.def_path
+    there = set(repo.cloud.get_remote_odb().oids_exist(list(objects)))
+    return {digest: path for digest, path in objects.items() if digest not in there} | unknown
+
+
+def _send(repo: Any, digests: Iterable[str]) -> None:
+    """Sends objects of the cache to the remote; lists of files go last, as in DVC."""
+    remote, cache = repo.cloud.get_remote_odb(), repo.cache.local
+    for digest in sorted(digests, key=lambda digest: digest.endswith(".dir")):
+        remote.add(cache.oid_to_path(digest), cache.fs, digest, check_exists=False)
 
 
 @doing("fetching the artifacts")

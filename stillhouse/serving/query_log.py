@@ -5,6 +5,7 @@ The files of a day are `queries/20260331.jsonl` and `feedback/20260331.jsonl`. T
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -84,10 +85,13 @@ class QueryLog:
         with self._lock:
             if not path.exists():
                 clear_old(self._folder, self._days)
-            with open(path, "ab", buffering=0, opener=_owner_only) as file:
-                size = file.tell()
+            with open(path, "a+b", buffering=0, opener=_owner_only) as file:
+                size, line = file.tell(), json.dumps(row).encode() + b"\n"
+                if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                    line = b"\n" + line  # after a line that a kill cut off
                 try:
-                    file.write(json.dumps(row).encode() + b"\n")
+                    if file.write(line) < len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
                 except OSError:
                     file.truncate(size)  # on a full disk, a part may have been written
                     raise

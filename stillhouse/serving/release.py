@@ -76,8 +76,8 @@ class Release:
 
     def __init__(self, folders: Mapping[str, Path], context: Context, precision: str = "fp32") -> None:
         self._folders, self._context = folders, context
-        refuse_unfit(folders)
         self.digests = {name: _digest_of(folder) for name, folder in folders.items()}
+        refuse_unfit(folders)
         self.reranks = "reranker" in folders
         if self.reranks:
             refuse_foreign_reranker(folders, self.digests)
@@ -98,6 +98,9 @@ class Release:
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
         self.canaries: list[str] = corpus.queries["text"].head(CANARIES).tolist()
+        for name, folder in folders.items():
+            if _digest_of(folder) != self.digests[name]:
+                raise InputError(f"{folder} was replaced while it was being opened; try again")
         self.origin: Mapping[str, Any] = {}
 
     @property

@@ -136,18 +136,21 @@ class ReleasedSource:
         return release
 
     def _fetch(self, release: Release, folder: Path) -> None:
-        """Fetches the parts. Their files are compared with their manifests when the release is opened."""
-        entries = release.record["artifacts"]
-        names = [name for name in (*PARTS, *OPTIONAL) if name in release.paths]
+        """Fetches the parts that an interrupted fetch left out. The files are compared with their manifests when the
+        release is opened."""
+
+        def lacking() -> list[str]:
+            names = [name for name in (*PARTS, *OPTIONAL) if name in release.paths]
+            return [name for name in names if not _is_made(folder / name, release.record["artifacts"][name]["digest"])]
+
         self._log(f"fetching {release.name} from {self._repository}")
-        shutil.rmtree(folder, ignore_errors=True)  # of a fetch that was killed
-        self._run_fetch(release, {release.paths[name]: str(folder / name) for name in names})
-        for name in names:
-            if read_manifest(folder / name, verify=False).digest != entries[name]["digest"]:
-                raise InputError(
-                    f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
-                    "again, or roll back (`stillhouse release rollback`)"
-                )
+        if parts := {release.paths[name]: str(folder / name) for name in lacking()}:
+            self._run_fetch(release, parts)
+        for name in lacking():
+            raise InputError(
+                f"{name} of {release.name} is not what was released: its data were changed on the remote; release "
+                "again, or roll back (`stillhouse release rollback`)"
+            )
 
     def _run_fetch(self, release: Release, parts: Mapping[str, str]) -> None:
         words = [sys.executable, "-m", "stillhouse.serving.released_source"]
@@ -167,6 +170,14 @@ class ReleasedSource:
         for path in self._folder.iterdir():
             if FETCHED.fullmatch(path.name) and path not in self._used and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
+
+
+def _is_made(folder: Path, digest: str) -> bool:
+    """Whether a folder has the manifest with this digest."""
+    try:
+        return read_manifest(folder, verify=False).digest == digest
+    except InputError:
+        return False
 
 
 def _plain(value: Any) -> Any:

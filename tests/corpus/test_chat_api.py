@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
 from itertools import repeat
 from typing import Any
 
@@ -59,6 +61,7 @@ PASSING = {
     "deep": Answer("[" * 100_000),
     "no UTF-8": Answer(b"\xff\xfe"),
     "fewer bytes than said": Answer("{", headers={"Transfer-Encoding": "chunked"}),
+    "an error of fewer bytes than said": Answer("{", 503, headers={"Transfer-Encoding": "chunked"}),
 }
 
 
@@ -114,6 +117,21 @@ def test_an_unreachable_server_ends_the_step_at_once() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(InputError, match=r"cannot be reached.*refused.*start the server"):
         ask(f"http://127.0.0.1:{port}/v1")
+
+
+def test_a_connection_that_breaks_later_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS reports a server that hangs up as an error of its own, like one of the certificate."""
+    read = HTTPResponse.read
+    breaks = iter([True])
+
+    def broken(answer: HTTPResponse, *more: Any) -> bytes:
+        if next(breaks, False):
+            raise ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+        return read(answer, *more)
+
+    monkeypatch.setattr(HTTPResponse, "read", broken)
+    with serving(lambda request: GOOD) as server:
+        assert ask(server.address) == "why salt?"
 
 
 def test_the_key_is_sent_in_the_header_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from repositories import make_artifacts, make_repository, run_context, write_stages
 
+from stillhouse.core.errors import InputError
 from stillhouse.releases import data
 
 CUT_OFF = """
@@ -66,3 +67,31 @@ def test_a_push_that_was_killed_anywhere_is_repeated_whole(workspace: Path) -> N
         data.push(workspace)
         assert needed <= files_below(shelf / "files"), f"killed at note {moment}"
     assert 3 <= killed < 19
+
+
+@pytest.mark.parametrize("lost", ["a file", "a damaged file", "a list of files", "a file on the remote"])
+def test_a_lost_file_is_restored_and_sent(workspace: Path, lost: str) -> None:
+    """DVC alone warns at most, and the release would have no data."""
+    shelf, cache = workspace.with_name("shelf") / "files", workspace / ".dvc" / "cache" / "files"
+    needed = files_below(cache)
+    if lost == "a file on the remote":
+        data.push(workspace)
+    place = shelf if lost == "a file on the remote" else cache
+    victim = place / min(name for name in needed if name.endswith(".dir") == (lost == "a list of files"))
+    victim.chmod(0o644)
+    if lost == "a damaged file":
+        victim.write_text("damaged")
+    else:
+        victim.unlink()
+    data.push(workspace)
+    assert needed == files_below(cache) and needed <= files_below(shelf)
+
+
+def test_a_remote_that_loses_files_is_refused(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data.push(workspace)
+    for path in (workspace.with_name("shelf") / "files").rglob("*"):
+        if path.is_file() and not path.name.endswith(".dir"):
+            path.unlink()
+    monkeypatch.setattr(data, "_send", lambda repo, lacking: None)
+    with pytest.raises(InputError, match=r"the remote does not keep \d+ files of .* Nothing was released"):
+        data.push(workspace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from repositories import call, commit_data, make_repository
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.core.remote.dvc_source import fetch
+from stillhouse.core.remote.dvc_source import fetch, look_up
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.ingest import STEP, Config
@@ -62,6 +63,18 @@ def test_the_earlier_fetch_stays_until_the_new_one_is_complete(
     assert sorted(path.name for path in (tmp_path / "articles").iterdir()) == ["bat.md", "owl.md"]
     fetch(str(folder), "main", {"articles": tmp_path / "articles"})
     assert (tmp_path / "articles" / "fox.md").is_file() and [path.name for path in tmp_path.iterdir()] == ["articles"]
+
+
+def test_no_clone_stays_in_the_folder_for_temporary_files(
+    repository: tuple[Path, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that looks often, such as a notebook, would fill the disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for repo in (str(repository[0]), f"file://{repository[0]}"):
+        assert look_up(repo, "main", "articles") == look_up(repo, "main", "articles")
+        with pytest.raises(InputError):
+            look_up(repo, "main", "nothing")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from released_repositories import FIGURES, VERDICT, Repository
 from serving_releases import Running, open_release, running
 
 from stillhouse import cli
-from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.dvc_source import fetch
 from stillhouse.releases.git import Git
@@ -137,6 +137,34 @@ def test_data_that_are_not_the_release_s_are_refused(repository: Repository, ser
     assert "index of v1.2.0 is not what was released" in found["refused"]["reason"]
     assert service.search(query=QUERY) == before
     assert [path.name[:6] for path in (tmp_path / "fetched").iterdir() if path.name[0] != "."] == ["v1.0.0"]
+
+
+@pytest.mark.usefixtures("fetched_here")
+@pytest.mark.parametrize("left_out", [("index",), ()])
+def test_what_was_fetched_before_a_kill_is_not_fetched_again(
+    left_out: tuple[str, ...], repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large release may not come whole over a bad line; at the end, only the renaming may be left."""
+    folder, asked = tmp_path / "fetched", list[str]()
+    first = source(repository, folder)
+    first.state()
+    [place] = {path.parent for path in first.folders().values()}
+    first.end()
+    partial = place.rename(folder / f".{place.name}.partial")
+    for name in left_out:
+        (partial / name / "manifest.json").unlink()
+    run = ReleasedSource._run_fetch
+
+    def noted(self: ReleasedSource, release: Release, parts: Mapping[str, str]) -> None:
+        asked.extend(Path(target).name for target in parts.values())
+        run(self, release, parts)
+
+    monkeypatch.setattr(ReleasedSource, "_run_fetch", noted)
+    second = source(repository, folder)
+    second.state()
+    assert all(read_manifest(path) for path in second.folders().values())
+    second.end()
+    assert asked == list(left_out)
 
 
 @pytest.mark.usefixtures("fetched_here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -119,6 +120,32 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     [path] = (tmp_path / QUERIES).iterdir()
     path.write_bytes(path.read_bytes() + b'{"query_id": "cut')
     assert [row["query"] for row in read_log(tmp_path, QUERIES)] == ["one"]
+
+
+def test_a_line_that_a_kill_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    QueryLog(tmp_path, 30).note("v1", "one", [])
+    [path] = (tmp_path / QUERIES).iterdir()
+    path.write_bytes(path.read_bytes() + b'{"query_id": "cut')
+    log = QueryLog(tmp_path, 30)
+    log.note("v1", "two", [])
+    log.note("v1", "three", [])
+    assert [row["query"] for row in read_log(tmp_path, QUERIES)] == ["one", "two", "three"]
+
+
+def test_a_line_that_fits_the_disk_in_part_is_taken_back(tmp_path: Path) -> None:
+    said: list[str] = []
+    log = QueryLog(tmp_path, 30, said.append)
+    log.note("v1", "one", [])
+    [path] = (tmp_path / QUERIES).iterdir()
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
+    try:
+        log.note("v1", "two", [])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before and "cannot be written" in said[0]
 
 
 def test_clicks_survive_a_kill_and_train_the_next_release(two_releases: list[Path], tmp_path: Path) -> None:

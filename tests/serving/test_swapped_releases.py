@@ -21,6 +21,7 @@ from stillhouse import cli
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.models.cross_encoder import CrossEncoder
+from stillhouse.serving import release as release_module
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource, Source
 
@@ -123,6 +124,30 @@ def test_a_link_that_changes_while_it_is_read_is_followed(when: str, two_release
         assert releases.look() and releases.current.name == names[1]
         assert not releases.look() and releases.current.name == names[1]
         assert service.search(query=QUERIES[0])["release"] == names[1]
+
+
+def test_parts_that_are_replaced_while_they_are_read_do_not_answer(
+    two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run replaces the index after the digests were compared; the next check finds the whole release."""
+    folder, load = tmp_path / "release", release_module.VectorIndex
+    shutil.copytree(two_releases[0], folder)
+
+    def replaced(place: Path) -> Any:
+        for part in PARTS:
+            shutil.rmtree(folder / part)
+            shutil.copytree(two_releases[0] / part, folder / part)
+        return load(place)
+
+    with running(folder) as service:
+        releases, names = service.service.releases, [open_release(FolderSource(one)).name for one in two_releases]
+        for part in PARTS:
+            shutil.rmtree(folder / part)
+            shutil.copytree(two_releases[1] / part, folder / part)
+        with monkeypatch.context() as patched:
+            patched.setattr(release_module, "VectorIndex", replaced)
+            releases.look()
+        assert releases.current.name == names[0] and releases.refused is None
 
 
 def test_a_release_that_a_full_disk_kept_out_is_tried_again(

@@ -107,6 +107,17 @@ def _opened(repo: str, revision: str, path: str, config: Mapping[str, Any] | Non
                 "pushed (`dvc push`), and can this machine read the remote (bucket, credentials; in a pod, the secret "
                 "that data_secret names, for SSH ssh_secret, for Google gcs_secret)?"
             ) from None
+        finally:
+            _forget(address)
+
+
+def _forget(address: str) -> None:
+    """Removes DVC's own clone and cache of an address, which it would leave in the folder for temporary files."""
+    from dvc.repo.open_repo import CACHE_DIRS, CLONES
+
+    for place in (CLONES.pop(address, ("",))[0], CACHE_DIRS.pop(address, "")):
+        if place:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def of_a_remote(error: Exception) -> bool:

@@ -15,7 +15,7 @@ def clone(repo: str, target: Path, *flags: str) -> None:
     words = ["git", "clone", "--quiet", *flags, "--", repo, str(target)]
     environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
     try:
-        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", env=environment)
     except FileNotFoundError:
         raise InputError("git is not installed here, and repositories are read with it") from None
     if done.returncode != 0:

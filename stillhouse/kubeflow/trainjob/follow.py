@@ -5,6 +5,7 @@ There is no separate timeout: a job may wait for a queue, an image or a node as 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,10 +35,11 @@ def state(job: Plain) -> str:
     return next((kind for kind in (COMPLETE, FAILED, SUSPENDED) if condition(job, kind)), "Running")
 
 
-def find_or_start(cluster: Cluster, job: Plain) -> None:
-    """Leaves a job of this name that runs, waits or has succeeded. A failed job is deleted and started again.
+def find_or_start(cluster: Cluster, job: Plain, done: Callable[[], bool]) -> None:
+    """Leaves a job of this name that runs or waits, or has succeeded and is `done`: its results are there.
 
-    Raises `InputError` for a job that the cluster refuses.
+    Any other is deleted and started again: one that failed, and one whose results an earlier try took, but was killed
+    before Kubeflow had them. Raises `InputError` for a job that the cluster refuses.
     """
     name = job["metadata"]["name"]
     while True:
@@ -47,7 +49,7 @@ def find_or_start(cluster: Cluster, job: Plain) -> None:
                 cluster.log(f"TrainJob {name}: started")
                 return
         elif "deletionTimestamp" not in there["metadata"]:
-            if state(there) != FAILED:
+            if state(there) != FAILED and (state(there) != COMPLETE or done()):
                 cluster.log(f"TrainJob {name}: an earlier try of this step started it; following it")
                 return
             cluster.delete(there)

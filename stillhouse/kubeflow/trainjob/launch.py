@@ -66,9 +66,8 @@ def execute_on_nodes(
 
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
-    folder = run_job(step.name, work, settings, command, cluster)
+    folder = run_job(step.name, work, settings, command, lambda folder: (folder / "report.json").is_file(), cluster)
     with doing("collecting the outputs of the nodes"):
-        refuse_missing(folder, (folder / "report.json").is_file())
         facts = read_manifest(folder / "outputs" / next(iter(outputs)), verify=False).facts
         report = read_report(folder / "report.json", facts)
         with whole_folders(list(outputs.values())) as stagings:
@@ -84,13 +83,14 @@ def run_job(
     work: str,
     settings: NodeSettings,
     command: Callable[[Path], Sequence[str]],
+    done: Callable[[Path], bool],
     cluster: Cluster | None = None,
     beside: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
 ) -> Path:
     """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its folder on the volume.
 
-    `work` names the work. `command` returns what each node runs, from the folder. The job is followed inside the
-    context `beside`. Raises the errors of `execute_on_nodes`.
+    `work` names the work. `command` returns what each node runs, from the folder, and `done` says whether the results
+    are there. The job is followed inside the context `beside`. Raises the errors of `execute_on_nodes`.
     """
     own, namespace = os.environ.get(POD, ""), own_namespace()
     if not own or not namespace:
@@ -103,9 +103,14 @@ def run_job(
     with doing("copying the inputs to the nodes"):
         job = train_job(name, step, command(folder), settings, pod, os.environ)
     with deleted_with_this_pod(cluster, name):
-        find_or_start(cluster, job)
+        find_or_start(cluster, job, lambda: done(folder))
         with doing(ELSEWHERE), beside(folder):
             follow(cluster, name)
+    if not done(folder):
+        raise InputError(
+            f"the nodes succeeded but left nothing in {folder}: another volume is mounted there. Give the placement a "
+            "claim that every node can mount (ReadWriteMany), and start another run"
+        )
     return folder
 
 
@@ -143,12 +148,3 @@ def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
             with whole_folder(there[name]) as staging:
                 shutil.copytree(source, staging, dirs_exist_ok=True, copy_function=link_or_copy)
     return there
-
-
-def refuse_missing(folder: Path, done: bool) -> None:
-    """Raises `InputError` if the nodes succeeded but what they made is not here."""
-    if not done:
-        raise InputError(
-            f"the nodes succeeded but left nothing in {folder}: another volume is mounted there. Give the placement a "
-            "claim that every node can mount (ReadWriteMany), and start another run"
-        )

@@ -53,9 +53,11 @@ def mark(folder: Path, number: int) -> Path:
     return folder / f"part-{number:04}.done"
 
 
-def all_done(folder: Path) -> bool:
-    """Whether every part is done."""
-    return (folder / FILE).is_file() and all(mark(folder, n + 1).is_file() for n in range(len(read_parts(folder))))
+def all_done(folder: Path, own: int = 0) -> bool:
+    """Whether every part after the first `own` is done."""
+    return (folder / FILE).is_file() and all(
+        mark(folder, number).is_file() for number in range(own + 1, len(read_parts(folder)) + 1)
+    )
 
 
 def do_parts(folder: Path, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:

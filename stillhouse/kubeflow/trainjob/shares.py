@@ -18,7 +18,7 @@ from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.kubeflow.pods.several_processes import processes_for
 from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.division import Division
-from stillhouse.kubeflow.trainjob.launch import refuse_missing, run_job
+from stillhouse.kubeflow.trainjob.launch import run_job
 from stillhouse.kubeflow.trainjob.parts import NODE, NODES, PROCESSES, PROGRAM, Part, all_done, read_parts, write_parts
 from stillhouse.kubeflow.trainjob.settings import OWN, NodeSettings
 from stillhouse.pipeline.steps.spec import Step
@@ -41,9 +41,14 @@ def shared_work(
 
     processes = processes_for(division.part)
     folder = run_job(
-        division.part.name, division.name, settings, command, cluster, lambda folder: _own_parts(folder, processes)
+        division.part.name,
+        division.name,
+        settings,
+        command,
+        lambda folder: all_done(folder, OWN),
+        cluster,
+        lambda folder: _own_parts(folder, processes),
     )
-    refuse_missing(folder, all_done(folder))
     yield division.together(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -57,8 +62,7 @@ def run_parts(
         write_parts(folder, parts)
         return [*PROGRAM, str(folder)]
 
-    folder = run_job(name, work, settings, command, cluster)
-    refuse_missing(folder, all_done(folder))
+    folder = run_job(name, work, settings, command, all_done, cluster)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -66,3 +66,12 @@ def test_schedules_of_another_experiment_are_left_alone() -> None:
     assert actions([schedule()], cluster) == ["create"]
     assert actions([], cluster) == ["delete"]
     assert cluster.recurring == {number: other}
+
+
+def test_of_two_schedules_that_two_commands_made_at_once_one_stays() -> None:
+    """Otherwise each would start every run."""
+    cluster = Memory()
+    numbers = [cluster.create(schedule(), name_of(schedule()), f"{MARK} nightly") for _ in range(2)]
+    assert actions([schedule()], cluster) == ["keep", "delete"]
+    assert len(cluster.recurring) == 1 and set(cluster.recurring) < set(numbers)
+    assert actions([schedule()], cluster) == ["keep"]

@@ -66,6 +66,17 @@ def test_a_retry_follows_the_job_that_it_finds(
     assert logged[0] == f"TrainJob {name}: an earlier try of this step started it; following it"
 
 
+def test_a_retry_starts_a_job_again_whose_results_were_taken(
+    fake: FakeCluster, cluster: Cluster, tokens: Path, tmp_path: Path
+) -> None:
+    """The pod is killed while Kubeflow stores what its stage made: the retry finds a job that is complete and empty."""
+    fake.script = good_course(fake)
+    run(cluster, tokens, tmp_path / "out")
+    fake.script = [lambda: None, *good_course(fake)]
+    assert run(cluster, tokens, tmp_path / "retry").metrics == {"loss": 0.25}
+    assert fake.only_job()["metadata"]["uid"] == "uid-2"
+
+
 def test_a_pod_that_has_to_end_takes_its_job_with_it(
     fake: FakeCluster, cluster: Cluster, logged: list[str], tokens: Path, tmp_path: Path
 ) -> None:

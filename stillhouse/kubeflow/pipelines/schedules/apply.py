@@ -34,6 +34,7 @@ def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False
         for entry in cluster.recurring_runs()
         if (entry.description or "").startswith(MARK) and entry.experiment_id == own
     ]
+    ours.sort(key=lambda entry: entry.recurring_run_id)  # two commands at once may both create one, and keep the same
     there = {entry.display_name: entry for entry in ours}
     for name, schedule in wanted.items():
         if name not in there:
@@ -47,7 +48,7 @@ def apply(schedules: Iterable[Schedule], cluster: Kubeflow, *, dry: bool = False
         else:
             yield "keep", name
     for entry in ours:
-        if entry.display_name not in wanted:
+        if entry.display_name not in wanted or entry is not there[entry.display_name]:
             if not dry:
                 cluster.delete(entry.recurring_run_id)
             yield "delete", entry.display_name

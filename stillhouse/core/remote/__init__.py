@@ -1,1 +1,1 @@
-"""Access to other machines: addresses without passwords, deadlines, and files at a git commit."""
+"""Access to other machines: addresses without passwords, and files at a git commit."""

@@ -9,6 +9,8 @@ from typing import Any
 from stillhouse.core.config import setting
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
+from stillhouse.corpus.sources.options import REQA_SPLITS
+from stillhouse.corpus.titles import TITLES
 
 # Listed and not imported, so that the command line need not load the readers; a test compares both.
 FORMATS = (
@@ -27,8 +29,6 @@ FORMATS = (
     "training",
     "ir_datasets",
 )
-TITLES = ("space", "colon", "line", "sep", "left_out")
-REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 QUERIES = ("auto", "source", "pairs")
 SPLIT_BY = ("sentence", "paragraph", "heading")
 
@@ -56,7 +56,7 @@ class Config:
         "space",
         "what every model and BM25 read between a passage's title and its text: `space`, `colon` (title: text), "
         "`line`, or `sep`, the tokenizer's separator (BM25: a space); `left_out` leaves titles out",
-        choices=TITLES,
+        choices=tuple(TITLES),
     )
     split_tokens: int | None = setting(
         None,

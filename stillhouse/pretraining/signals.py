@@ -29,7 +29,6 @@ ICT = "ict_RR@10"
 COVERAGE_RANKS = (1, 2, 5, 10, 20, 50, 100)
 COVERAGE_RANK = 20
 COVERAGE = f"coverage@{COVERAGE_RANK}"
-NAMES = (ICT, MLM_LOSS, COVERAGE)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from stillhouse.pipeline.steps.pretrain import STEP, Config
 from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import NAMES
-from stillhouse.pretraining.signals import NAMES as SIGNALS
+from stillhouse.pretraining.signals import COVERAGE, ICT, MLM_LOSS
 from stillhouse.training import loop
 
 HEAD = {"objective": "mlm", "trainable": "head", "max_steps": 60, "learning_rate": 0.03}
@@ -120,7 +120,7 @@ def test_pair_tasks_train_a_bare_encoder_and_are_watched(
     assert min(losses) < losses[0]
     with (tmp_path / "curves" / "signals.csv").open() as file:
         names = {row["signal"] for row in csv.DictReader(file)}
-    assert names == set(SIGNALS)
+    assert names == {ICT, MLM_LOSS, COVERAGE}
     assert read_manifest(folder).facts["lm_head"] == "absent", "no pair task trains a language-model head"
     with pytest.raises(InputError, match="untrained"):
         pretrain({"tokens": articles, "init": folder}, tmp_path / "next", objective="bow")

@@ -16,7 +16,8 @@ from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
 from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_files, open_evaluator_json
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
-from stillhouse.corpus.sources.lines import DAMAGED, find_file, open_binary, read_lines
+from stillhouse.corpus.sources.json_files import beginning
+from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, open_msmarco
 from stillhouse.corpus.sources.options import AUTO, Options
 from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
@@ -89,9 +90,8 @@ def _open(source: str, format: str, options: Options) -> Source:
         )
     if location.is_file() and format not in (AUTO, *OF_FILES):
         raise InputError(f"{source} is a file, and the format {format!r} is read from a folder; give its folder")
-    if format == AUTO:
-        location = _only_table(location) or location
-    opened = OPENERS[detect(location) if format == AUTO else format](location, options)
+    location, known = _recognised(location) if format == AUTO else (location, format)
+    opened = OPENERS[known](location, options)
     if format == AUTO and opened.format in UNLABELLED:
         _refuse_unread_labels(location, opened)
     for name in opened.files:
@@ -102,7 +102,7 @@ def _open(source: str, format: str, options: Options) -> Source:
 
 def _only_table(location: Path) -> Path | None:
     """The table in a folder that holds nothing else, whatever its name."""
-    if location.is_file() or _detect_folder(location) or find_tables(location):
+    if location.is_file() or find_tables(location):
         return None
     only = [path for path in sorted(location.iterdir()) if path.name[0] != "."]
     return only[0] if len(only) == 1 and only[0].name.endswith(TABLE_SUFFIXES) and only[0].is_file() else None
@@ -119,10 +119,17 @@ def _refuse_unread_labels(location: Path, opened: Source) -> None:
 
 
 def detect(location: Path) -> str:
-    """The format of a folder or file, by file names. Raises `InputError` that lists the names that were looked for."""
+    """The format of a folder or file, by file names. Raises `InputError` that says what is there and what is read."""
+    return _recognised(location)[1]
+
+
+def _recognised(location: Path) -> tuple[Path, str]:
+    """What is read, which is the only table of a folder if this has no format of its own, and in which format."""
     found = _detect_file(location) if location.is_file() else _detect_folder(location)
+    if found is None and (only := _only_table(location)):
+        location, found = only, _detect_file(only)
     if found is not None:
-        return found
+        return location, found
     if location.is_dir() and not any(location.iterdir()):
         raise InputError(f"{location} is an empty folder; put a corpus into it, or give another --source")
     raise InputError(
@@ -179,11 +186,7 @@ def _detect_folder(folder: Path) -> str | None:
 
 def _is_squad(path: Path) -> bool:
     """Whether a JSON file begins like a SQuAD file."""
-    try:
-        with open_binary(path) as file:
-            return b'"data"' in file.read(1 << 12)
-    except (*DAMAGED, OSError):
-        return False
+    return b'"data"' in beginning(path)
 
 
 def _holds_articles(path: Path) -> bool:

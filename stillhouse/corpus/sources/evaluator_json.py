@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.json_files import read_document
-from stillhouse.corpus.sources.lines import DAMAGED, IllTyped, object_of, open_binary, text_field
+from stillhouse.corpus.sources.json_files import beginning, read_document
+from stillhouse.corpus.sources.lines import IllTyped, object_of, text_field
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Passage, Qrel, Query, Rejected, Row, Source, whole
 from stillhouse.corpus.sources.split_names import split_in
 
 EVALUATOR_JSON = "evaluator-json"
 KEYS = "corpus", "queries", "relevant_docs"
-_BEGINNING = re.compile(rb"\s*\{\s*\"(%s)\"\s*:" % "|".join(KEYS).encode())
+_BEGINNING = re.compile(rb"\{\s*\"(%s)\"\s*:" % "|".join(KEYS).encode())
 
 
 def open_evaluator_json(location: Path, options: Options) -> Source:
@@ -34,18 +34,14 @@ def open_evaluator_json(location: Path, options: Options) -> Source:
 
 
 def evaluator_files(location: Path) -> list[Path]:
-    """The files that begin with one of these keys: of a folder, or the file itself."""
+    """The files that begin with one of these keys, of a folder, or the file itself; and beside them unreadable ones,
+    which reading then reports."""
     candidates = sorted(location.iterdir()) if location.is_dir() else [location]
     named = [path for path in candidates if path.name.endswith((".json", ".json.gz")) and path.is_file()]
-    return [path for path in named if _BEGINNING.match(_head(path))]
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with open_binary(path) as file:
-            return file.read(1 << 8)
-    except DAMAGED as error:
-        raise InputError(f"{path} is damaged ({error}); fetch the file again") from None
+    begins = {path: beginning(path) for path in named}
+    if not any(map(_BEGINNING.match, begins.values())):
+        return []
+    return [path for path, start in begins.items() if not start or _BEGINNING.match(start)]
 
 
 def _read(paths: list[Path]) -> Iterator[Row]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed
+from stillhouse.corpus.sources.lines import DAMAGED, Fields, open_binary, placed, read_objects
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
+from stillhouse.corpus.sources.spans import WHOLE, Span
 
 CHUNK = 1 << 20
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -43,19 +44,29 @@ def read_elements(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def holds_list(path: Path) -> bool:
-    """Whether a JSON file is one list, not an object or a line for each row."""
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file without white space; none if it cannot be read, which its reader reports."""
     try:
         with open_binary(path) as file:
-            return file.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
-    except DAMAGED:
-        return False  # its reader reports the damage
+            return file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except (*DAMAGED, OSError):
+        return b""
 
 
-def read_rows_of_list(path: Path) -> Iterator[Fields | Rejected]:
-    """The objects of a JSON list, each with its place; a text is an object with nothing but a `text`."""
+def holds_list(path: Path) -> bool:
+    """Whether a JSON file is one list, not an object or a line for each row."""
+    return beginning(path).startswith(b"[")
+
+
+def read_rows(path: Path, name: str, span: Span = WHOLE) -> Iterator[Fields | Rejected]:
+    """The objects of a JSON list, or of JSON lines or a span of them; each has its place."""
+    return _read_list(path, name) if span == WHOLE and holds_list(path) else read_objects(path, name, span)
+
+
+def _read_list(path: Path, name: str) -> Iterator[Fields | Rejected]:
+    """The objects of a JSON list; a text is an object with nothing but a `text`."""
     for number, element in enumerate(read_elements(path), start=1):
-        where, content = f"{path.name}:{number}", str(element)[:CONTENT_LENGTH]
+        where, content = f"{name}:{number}", str(element)[:CONTENT_LENGTH]
         if isinstance(element, (dict, str)):
             yield placed({"text": element} if isinstance(element, str) else element, where, content)
         else:

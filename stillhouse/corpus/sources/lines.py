@@ -138,9 +138,14 @@ def text_id(text: str) -> str:
     return blake2b(text.strip().encode("utf-8", errors="replace"), digest_size=8).hexdigest()
 
 
-def identifier_or_digest(fields: Fields, names: tuple[str, ...], text: str) -> str:
-    """The identifier of a passage, or `text_id` of its text if it has none of these fields. Raises `IllTyped`."""
-    return identifier(fields, names) if any(name in fields for name in names) else text_id(text)
+def identifier_or_digest(fields: Fields, names: tuple[str, ...], title: str, text: str) -> str:
+    """The identifier of a passage, or `text_id` of its title and text if it has none of these fields.
+
+    Raises `IllTyped`.
+    """
+    if any(name in fields for name in names):
+        return identifier(fields, names)
+    return text_id(f"{title}\n{text}" if title else text)
 
 
 def in_any_case(names: Iterable[str]) -> dict[str, str]:

@@ -53,8 +53,7 @@ def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Spa
     def passage(fields: Fields) -> tuple[Passage]:
         named = next((name for name in TEXT if name in fields), TEXT[0])
         title, text = text_field(fields, "title", optional=True), text_field(fields, named)
-        written = f"{title}\n{text}" if title else text
-        id = identifier(fields, PASSAGE_ID) if with_ids else identifier_or_digest(fields, PASSAGE_ID, written)
+        id = identifier(fields, PASSAGE_ID) if with_ids else identifier_or_digest(fields, PASSAGE_ID, title, text)
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.

@@ -17,7 +17,7 @@ from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
-from stillhouse.corpus.sources.json_files import holds_list, read_rows_of_list
+from stillhouse.corpus.sources.json_files import holds_list, read_rows
 from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
     Fields,
@@ -26,7 +26,6 @@ from stillhouse.corpus.sources.lines import (
     identifier_or_digest,
     made_of,
     placed,
-    read_objects,
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
@@ -178,8 +177,7 @@ def _is_json(file: TableOfFile) -> bool:
 def _read_json(file: TableOfFile, span: Span) -> Iterator[Fields | Rejected]:
     """The JSON objects of a file; each may name its columns in its own way."""
     columns = names_of(file)
-    rows = read_rows_of_list(file.path) if holds_list(file.path) else read_objects(file.path, file.name, span)
-    for fields in rows:
+    for fields in read_rows(file.path, file.name, span):
         if isinstance(fields, Rejected):
             yield fields
             continue
@@ -270,7 +268,7 @@ def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
     kind, where = _kind(file), fields.where
     if file.table == "passages":
         title, text = _optional(fields, "title"), text_field(fields, "text")
-        id = identifier_or_digest(fields, ("id",), f"{title}\n{text}" if title else text)
+        id = identifier_or_digest(fields, ("id",), title, text)
         article = _optional(fields, "article_id")
         # In a table without articles, each passage is its own article.
         article = article if "article_id" in fields else id

@@ -84,5 +84,5 @@ def _passage(value: object, name: str) -> Given:
         raise IllTyped(f"{name} holds neither texts nor passages with a text")
     known: Fields = placed({key: each for key, each in value.items() if each is not None})
     title, text = text_field(known, "title", optional=True), text_field(known, PASSAGE_TEXT)
-    id = identifier_or_digest(known, PASSAGE_ID, f"{title}\n{text}" if title else text)
+    id = identifier_or_digest(known, PASSAGE_ID, title, text)
     return Given(id.removeprefix(PREFIX), title, text)

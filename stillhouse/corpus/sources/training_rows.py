@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources import json_files
 from stillhouse.corpus.sources.cells import DELIMITERS, header_of, read_named_cells
-from stillhouse.corpus.sources.json_files import holds_list, read_rows_of_list
-from stillhouse.corpus.sources.lines import DAMAGED, Fields, placed, read_objects
+from stillhouse.corpus.sources.lines import DAMAGED, Fields, placed
 from stillhouse.corpus.sources.parquet_rows import open_parquet
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.training_columns import Columns, find_columns
@@ -32,7 +32,12 @@ def columns_of(path: Path) -> Columns | None:
                 return find_columns(opened.schema_arrow.names)
         if _is_delimited(path):
             return next(filter(None, (find_columns(header_of(path, path.name, each)) for each in DELIMITERS)), None)
-        names = {name: None for row in islice(_objects(path), _HEAD) if isinstance(row, Fields) for name in row}
+        names = {
+            name: None
+            for row in islice(json_files.read_rows(path, path.name), _HEAD)
+            if isinstance(row, Fields)
+            for name in row
+        }
         return find_columns(names)
     except (InputError, pa.ArrowException, OSError, ValueError, *DAMAGED):
         return None  # the reader of its format reports the damage
@@ -45,15 +50,11 @@ def read_rows(path: Path) -> Iterator[Fields | Rejected]:
     elif _is_delimited(path):
         yield from _delimited(path)
     else:
-        yield from _objects(path)
+        yield from json_files.read_rows(path, path.name)
 
 
 def _is_delimited(path: Path) -> bool:
     return path.name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
-
-
-def _objects(path: Path) -> Iterator[Fields | Rejected]:
-    return read_rows_of_list(path) if holds_list(path) else read_objects(path, path.name)
 
 
 def _delimited(path: Path) -> Iterator[Fields | Rejected]:

@@ -63,10 +63,11 @@ def push(folder: Path) -> None:
             raise InputError(f"{folder} has no DVC remote to push data to; `dvc remote add --default NAME URL`")
         repo.drop_data_index()  # after a kill during a push, DVC would send only what its list holds
         repo.push()
-        if _lacking(repo):
+        lacking = _lacking(repo)
+        if lacking:
             repo.commit(force=True)
             _send(repo, _lacking(repo))
-        lacking = _lacking(repo)
+            lacking = _lacking(repo)
     if lacking:
         raise InputError(
             f"the remote does not keep {len(lacking)} files of {', '.join(sorted(set(lacking.values())))} of {folder}; "

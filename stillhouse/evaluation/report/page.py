@@ -94,6 +94,8 @@ def render(content: Content) -> str:
         queries=test.queries,
         dev_queries=content.dev.queries,
         headline=headline(content),
+        with_gold=with_gold(content.corpus, test),
+        right=first_is_right(content.corpus, test),
         rows=stage_rows(content),
         dots=Markup(_dots(content)),
         comparisons=[(pair, of[test.measures[0]]) for pair, of in content.comparisons.items()],
@@ -129,7 +131,6 @@ def headline(content: Content) -> dict[str, Any]:
     on_dev = [system for system in retrievers if system in dev_means]  # another tool's run may have test queries alone
     leader = max(on_dev, key=lambda system: dev_means[system][measure]) if on_dev else retrievers[-1]
     best = WINNER if WINNER in retrievers else leader
-    right = first_is_right(content.corpus, test)
     before = [system for system in BEFORE if system in test.systems and system != best]
     baseline = max(before, key=lambda system: dev_means.get(system, {measure: 0.0})[measure], default="")
     comparison = content.comparisons.get((best, baseline), {}).get(measure)
@@ -154,9 +155,6 @@ def headline(content: Content) -> dict[str, Any]:
         "difference": difference,
         "comparison": comparison,
         "verdict": verdict,
-        "with_gold": with_gold(content.corpus, test),
-        "right": right[best],
-        "baseline_right": right[baseline] if baseline else 0,
     }
 
 

@@ -36,8 +36,6 @@ from stillhouse.serving.passages import Passages
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
 WARMED_WITH = "what is this about"
-CANARIES = 16
-"""How many of the corpus's own questions `publish` asks a store."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,6 @@ class Release:
         self.passages = Passages(corpus)
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
-        self.canaries: list[str] = corpus.queries["text"].head(CANARIES).tolist()
         for name, folder in folders.items():
             if _digest_of(folder) != self.digests[name]:
                 raise InputError(f"{folder} was replaced while it was being opened; try again")
@@ -145,6 +142,10 @@ class Release:
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors float32 [B, D] of passages as `passage_text` makes them."""
         return self.encode(self.tokenize(texts, "passage"), "passage")
+
+    def questions(self, most: int) -> list[str]:
+        """The first questions of its corpus. They are not read before, since a service needs none."""
+        return Corpus.open(self._folders["corpus"]).queries["text"].head(most).tolist()
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         """The best passages of each query, equal to `Searcher.search` with default options."""

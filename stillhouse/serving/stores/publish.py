@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.releases.tags import identity_of
-from stillhouse.serving.release import CANARIES, NAME_LENGTH, Ranked, Release
+from stillhouse.serving.release import NAME_LENGTH, Ranked, Release
 from stillhouse.serving.source import PARTS
 from stillhouse.serving.stores.searcher import CHANGES, DOCUMENT, RELEASE, apply_changes
 from stillhouse.serving.stores.store import LARGEST, TEXTS, Row, Store, digest_of
 
 BATCH = 2000
 """Rows that are written together, completely or not at all."""
+CANARIES = 16
+"""How many of the corpus's questions a store is asked."""
 DEPTH = 10
 """How many passages of a question are compared."""
 LEAST_OVERLAP = 0.8
@@ -132,7 +134,7 @@ def _check_canaries(release: Release, store: Store, table: str) -> None:
     compared, since passages with the same text may come in any order.
     """
     some = range(min(CANARIES, len(release.passages)))
-    texts = release.canaries or [row["text"] for row in release.passages.at(some, "text")]
+    texts = release.questions(CANARIES) or [row["text"] for row in release.passages.at(some, "text")]
     vectors_QD = release.encode(release.tokenize(texts, "query"), "query")
     how = Ranked(DEPTH, bm25=0.0, documents=False)
     shares = []

@@ -98,6 +98,12 @@ class ModuleTower(nn.Module):
         steps: list[Any] = [step for step in self.steps if hasattr(step, "get_embedding_dimension")]
         return int(steps[-1].get_embedding_dimension())
 
+    def token_states(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """The last hidden states [B, L, H]. Only with a Transformer."""
+        features = self.first({"input_ids": ids_BL, "attention_mask": attention_BL.long()})
+        states_BLH: Tensor = features["token_embeddings"]
+        return states_BLH
+
     def forward(self, ids_BL: Tensor, attention_BL: Tensor, prompt_tokens: int = 0) -> Tensor:
         """Vectors [B, D] of ids int64 [B, L]; attention [B, L] is true or 1 at tokens."""
         if self.encoder is None:

@@ -67,6 +67,7 @@ class TextEncoder(Protocol):
     """
 
     width: int
+    state_width: int
     normalize: bool
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
@@ -74,6 +75,9 @@ class TextEncoder(Protocol):
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
+
+    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """The last hidden states of each text's tokens, float32 [L, H] of length 1."""
 
 
 @doing("loading the model")
@@ -147,6 +151,7 @@ class PlainBert:
         config = _json(folder / "config.json")
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
         self.tokenize, self.device, self.dtype = cut, device, dtype
+        self.state_width = self.width
         self._heads, self._eps = int(config["num_attention_heads"]), float(config["layer_norm_eps"])
         self._activation = ACTIVATIONS[config["hidden_act"]]
         part = "embeddings."
@@ -165,9 +170,26 @@ class PlainBert:
         other.tokenize = cut
         return other
 
-    @torch.inference_mode()
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
+        vectors_QD = np.empty((len(ids), self.width), dtype=np.float32)
+        for rows, hidden_BLD in self._hidden(ids):
+            everything_BL = torch.ones(hidden_BLD.shape[:2], device=self.device)
+            vector_BD = pool(hidden_BLD, everything_BL, self.pooling)
+            vectors_QD[rows] = (normalized(vector_BD) if self.normalize else vector_BD).cpu().numpy()
+        return vectors_QD
+
+    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Float32 [L, D] of each text."""
+        found = [np.empty((0, self.width), np.float32)] * len(texts)
+        for rows, hidden_BLD in self._hidden(self.tokenize(texts)):
+            for row, states_LD in zip(rows, normalized(hidden_BLD).cpu().numpy()):
+                found[row] = states_LD
+        return found
+
+    @torch.inference_mode()
+    def _hidden(self, ids: Sequence[Sequence[int]]) -> list[tuple[list[int], Tensor]]:
+        """The hidden states [B, L, D] of the texts of each length, with their numbers."""
         order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         groups: list[tuple[int, int, int]] = []
         begin = 0
@@ -178,15 +200,12 @@ class PlainBert:
         tokens = [token for number in order for token in ids[number]]
         with threads_for(len(tokens)):
             states_TD = self._states(tokens, groups)
-        vectors_QD = np.empty((len(ids), self.width), dtype=np.float32)
-        first = 0
+        found, first = [], 0
         for begin, count, length in groups:
             hidden_BLD = states_TD[begin : begin + count * length].view(count, length, self.width)
-            vector_BD = pool(hidden_BLD, torch.ones(count, length, device=self.device), self.pooling)
-            rows = order[first : first + count]
-            vectors_QD[rows] = (normalized(vector_BD) if self.normalize else vector_BD).cpu().numpy()
+            found.append((order[first : first + count], hidden_BLD))
             first += count
-        return vectors_QD
+        return found
 
     def _states(self, tokens: list[int], groups: Groups) -> Tensor:
         """Hidden states [T, D]."""
@@ -286,10 +305,12 @@ class AnyEncoder:
     def __init__(self, retriever: Path | BiEncoder, context: Context, role: Role = "query") -> None:
         from stillhouse.models.acceleration.linear_layers import keep_packed
         from stillhouse.models.encoder import BiEncoder
+        from stillhouse.models.token_states import state_width
 
         self.encoder = BiEncoder.load(retriever) if isinstance(retriever, Path) else retriever
         self.context, self.role = context, role
         self.width, self.normalize = self.encoder.width, self.encoder.settings.normalize
+        self.state_width = state_width(self.encoder)
         # Packed once here instead of for every text.
         keep_packed(self.encoder, context.torch_device())
 
@@ -303,6 +324,11 @@ class AnyEncoder:
         texts = replace(self.encoder.texts([], self.role), ids=[list(each) for each in ids])
         vectors_QD: NDArray[np.float32] = encode(self.encoder, texts, self.context, "texts", EXACT)
         return vectors_QD
+
+    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        from stillhouse.models.token_states import TokenReader
+
+        return TokenReader(self.encoder, self.context, EXACT).states(texts)
 
 
 def _weights(folder: Path, part: str) -> dict[str, Tensor]:

@@ -38,6 +38,11 @@ class TransformerTower(nn.Module):
         """Width of the vectors."""
         return self.projection.out_features if self.projection is not None else int(self.encoder.config.hidden_size)
 
+    def token_states(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+        """The last hidden states [B, L, H]."""
+        states_BLH: Tensor = self.encoder(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
+        return states_BLH
+
     def forward(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
         """Vectors [B, D] of ids int64 [B, L]; attention [B, L] is true or 1 at tokens."""
         output = self.encoder(input_ids=ids_BL, attention_mask=attention_BL.long(), **self._options)

@@ -104,7 +104,7 @@ def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: 
         inputs = {"corpus": root / "corpus", "bm25": root / "bm25"}
         for name in tried:
             inputs |= {f"candidates/{name}": root / name / "encoder", f"indexes/{name}": root / name / "index"}
-        facts = _step("select-best", root / "best", inputs).facts
+        facts = _step("select-best", root / "best", inputs, fusion="bm25").facts
     if facts["chosen_by"] == NOTHING:
         return _recommended(starts, model, look)
     for name, (start, costs) in tried.items():

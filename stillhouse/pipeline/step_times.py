@@ -240,6 +240,11 @@ def _written(config: Any, scale: Scale) -> float:
     return asked * (scale.tokens + WRITTEN * QUERY_TOKENS * config.queries_per_passage)
 
 
+def _chosen(config: Any, scale: Scale) -> float:
+    """The dev queries, and the passages' tokens for late interaction."""
+    return _queries("dev")(config, scale) + (_passages(config, scale) if config.fusion == "auto" else 0.0)
+
+
 def _averages(config: Any, scale: Scale) -> float:
     """The dev queries' candidates, once per share; the vectors of both ends are known from their indexes."""
     between = [alpha for alpha in config.alphas if 0 < alpha < 1]
@@ -270,6 +275,6 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "train-projection": _queries("train", "dev"),
     "average": _averages,
     "hybrid": _queries("dev"),
-    "select-best": _queries("dev"),
+    "select-best": _chosen,
 }
 """The tokens that a step's model reads; trainings count three times, and other steps read none."""

@@ -181,7 +181,8 @@ def _figures(
         yield ""
     if "queries" in chosen:
         rr10, likely = (chosen[f"dev_{metric}"][chosen["winner"]] for metric in ("rr10", "log_likelihood"))
-        fused = f" with BM25 ({as_text(chosen['fusion'])})" if chosen["winner"] != chosen["retriever"] else ""
+        _, *partners = chosen["winner"].split(" + ")
+        fused = f" with {' and '.join(partners)} ({as_text(chosen['fusion'])})" if partners else ""
         yield f"This model{fused} was chosen on {chosen['queries']:,} dev questions, with an RR@10 of {rr10:.3f} and a"
         yield f"log-likelihood of {likely:.3f}.\n"
 

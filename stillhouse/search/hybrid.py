@@ -1,6 +1,7 @@
-"""Hybrid search: BM25 and the dense index both supply candidates, and each candidate's two scores are fused.
+"""Hybrid search: BM25 and the dense index both supply candidates, and each candidate's scores are fused.
 
-Shape suffixes: Q queries, K candidates of a query, D width of the vectors, F = 2 scores (BM25's, the retriever's).
+Shape suffixes: Q queries, K candidates of a query, D width of the vectors, F = 2 or 3 scores (BM25's, the retriever's
+and, where token states are stored, that of late interaction).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.filtered import FilteredBM25, FilteredIndex
 from stillhouse.search.fusion import convex_combination, fit_weights, fuse
+from stillhouse.search.late_interaction import LateInteraction, QueryReader
 from stillhouse.search.vector_index import VectorIndex
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.relevance import JudgedQueries  # imports pandas, which would delay an answer
 
-FILE, INDEX = "hybrid.json", "bm25"
+FILE, INDEX, TOKENS = "hybrid.json", "bm25", "tokens"
 METHODS = ("weights", "convex", "dense")
 SHARE = 0.7
 """The retriever's weight in a convex combination."""
@@ -33,25 +35,32 @@ PER_SPREAD = 0.3
 """BM25's weight by the spread of the retriever's products, where weights are not fitted (docs/findings.md)."""
 SPREAD_PASSAGES = 1000
 QUERIES_AT_ONCE = 256
+COMPARED = 50
+"""Late interaction compares so many of the best passages of BM25 and of the retriever; others get the lowest score."""
+LATE, LEXICAL = 2.0, 1.5
+"""Without labels, late interaction weighs `LATE` times the retriever, and BM25 `LEXICAL` times what it has without it
+(docs/findings.md)."""
 
 
 @dataclass(frozen=True)
 class Fusion:
     """How BM25 and the retriever rank together.
 
-    `weights`: bm25 · BM25 score + dense · inner product of the vectors. `convex`: the same with scores scaled to
-    [0, 1] per query (`convex_combination`). `dense`: the retriever alone. Each ranking supplies its best `depth`
-    passages as candidates.
+    `weights`: bm25 · BM25 score + dense · inner product of the vectors + late · score of late interaction. `convex`:
+    the first two with scores scaled to [0, 1] per query (`convex_combination`). `dense`: the retriever alone. Each
+    ranking supplies its best `depth` passages as candidates.
     """
 
     method: str = "dense"
     bm25: float = 0.0
     dense: float = 1.0
     depth: int = 100
+    late: float = 0.0
 
     def __str__(self) -> str:
         if self.method == "weights":
-            return f"{self.bm25:.3g} · BM25 + {self.dense:.3g} · retriever"
+            late = f" + {self.late:.3g} · late interaction" if self.late else ""
+            return f"{self.bm25:.3g} · BM25 + {self.dense:.3g} · retriever{late}"
         if self.method == "convex":
             return f"{self.bm25:.3g} · scaled BM25 + {self.dense:.3g} · scaled retriever"
         return "the retriever alone"
@@ -59,7 +68,7 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of both rankings: rows int32 [Q, K] padded with -1, and scores [Q, K, 2] of BM25 and retriever.
+    """The candidates of both rankings: rows int32 [Q, K] padded with -1, and scores [Q, K, F].
 
     `lexical_QK` and `dense_QK` are the rankings that supplied them.
     """
@@ -71,20 +80,21 @@ class Candidates:
 
 
 class HybridIndex:
-    """A BM25 index and a vector index of the same passages."""
+    """A BM25 index and a vector index of the same passages, with or without the states of their tokens."""
 
-    def __init__(self, bm25: BM25, index: VectorIndex) -> None:
+    def __init__(self, bm25: BM25, index: VectorIndex, late: LateInteraction | None = None) -> None:
         if len(bm25) != len(index):
             raise InputError(
                 f"the BM25 index has {len(bm25)} passages and the vector index {len(index)}; make both from one corpus"
             )
         self.bm25 = bm25
         self.index = index
+        self.late = late
 
     def among(self, rows_F: NDArray[np.int32]) -> HybridIndex:
         """The passages `rows_F` (ascending) alone, with the word frequencies of all."""
         bm25, index = FilteredBM25(self.bm25, rows_F), FilteredIndex(self.index, rows_F)
-        return HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
+        return HybridIndex(cast(BM25, bm25), cast(VectorIndex, index), self.late)
 
     def candidates(
         self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
@@ -92,10 +102,14 @@ class HybridIndex:
         """The union of the best `depth` passages of both rankings for each query, BM25 first."""
         lexical_QK, _ = self.bm25.search(texts, depth)
         dense_QK, _ = self.index.search(vectors_QD, depth, gpu=gpu)
-        both_QK = np.concatenate([lexical_QK, dense_QK], axis=1)
+        near, far = slice(COMPARED if self.late else None), slice(COMPARED if self.late else depth, None)
+        both_QK = np.concatenate([part[:, of] for of in (near, far) for part in (lexical_QK, dense_QK)], axis=1)
         rows_QK = first_kept(both_QK, (both_QK >= 0) & ~repeated(both_QK), both_QK.shape[1])
-        scores_QKF = np.stack([self.bm25.scores_of(texts, rows_QK), self.products(vectors_QD, rows_QK)], axis=2)
-        return Candidates(rows_QK, scores_QKF, lexical_QK, dense_QK)
+        scores = [self.bm25.scores_of(texts, rows_QK), self.products(vectors_QD, rows_QK)]
+        if self.late:
+            compared_QK = np.where(np.arange(rows_QK.shape[1]) < 2 * COMPARED, rows_QK, -1)
+            scores.append(self.late.scores_of(texts, compared_QK))
+        return Candidates(rows_QK, np.stack(scores, axis=2), lexical_QK, dense_QK)
 
     def search(
         self, fusion: Fusion, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
@@ -126,12 +140,12 @@ class HybridIndex:
 def fused_scores(fusion: Fusion, rows_QK: NDArray[np.int32], scores_QKF: NDArray[np.float32]) -> NDArray[np.float32]:
     """The fused score of every candidate, float32 [Q, K]; rows are padded with -1."""
     if fusion.method == "convex":
-        bm25_QK, dense_QK = np.moveaxis(scores_QKF, 2, 0)
+        bm25_QK, dense_QK = np.moveaxis(scores_QKF[:, :, :2], 2, 0)
         return convex_combination(bm25_QK, dense_QK, rows_QK >= 0, fusion.dense)
-    return fuse(scores_QKF, np.array([fusion.bm25, fusion.dense]))
+    return fuse(scores_QKF, np.array([fusion.bm25, fusion.dense, fusion.late])[: scores_QKF.shape[2]])
 
 
-def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:
+def unfitted(method: str, depth: int, index: VectorIndex, late: bool = False) -> Fusion:
     """The fusion of a method that needs no judged queries: `convex`, or else `spread`.
 
     `spread` is a weighted sum in which BM25 counts `PER_SPREAD` times the spread of the index's products. Unlike
@@ -141,7 +155,8 @@ def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:
     spread = 0.0 if method == "convex" else product_spread(index)
     if spread <= 0:
         return Fusion("convex", 1.0 - SHARE, SHARE, depth)
-    return Fusion("weights", float(f"{PER_SPREAD * spread:.4g}"), 1.0, depth)
+    lexical, weight = (LEXICAL, LATE) if late else (1.0, 0.0)
+    return Fusion("weights", float(f"{PER_SPREAD * spread * lexical:.4g}"), 1.0, depth, weight)
 
 
 def product_spread(index: VectorIndex) -> float:
@@ -167,15 +182,16 @@ def fit_fusion(
     `known_QK` marks the candidates that are known to be right or wrong. Others are left out.
     """
     try:
-        bm25, dense = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
+        weights_F = fit_weights(found.scores_QKF, known_QK & (found.rows_QK >= 0), positive_QK)
     except ValueError:
         return None
     # Six digits, so that another order of summation on another machine does not change a ranking.
-    return Fusion("weights", float(f"{bm25:.6g}"), float(f"{dense:.6g}"), depth)
+    bm25, dense, *late = (float(f"{weight:.6g}") for weight in weights_F)
+    return Fusion("weights", bm25, dense, depth, *late)
 
 
 def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
-    """Write `hybrid.json` and, if the fusion uses BM25, its index."""
+    """Write `hybrid.json` and, if the fusion uses BM25, its index. The tokens of late interaction are there already."""
     write_json(folder / FILE, asdict(fusion))
     if fusion.method != "dense":
         assert bm25 is not None, "a hybrid needs BM25's index"
@@ -186,7 +202,8 @@ def read_fusion(folder: Path) -> Fusion:
     """Read the fusion that `write_hybrid` wrote. Raises `InputError` for any other folder."""
     try:
         fusion = Fusion(**json.loads((folder / FILE).read_text(encoding="utf-8")))
-        sound = fusion.method in METHODS and fusion.depth > 0 and all(np.isfinite([fusion.bm25, fusion.dense]))
+        weights = [fusion.bm25, fusion.dense, fusion.late]
+        sound = fusion.method in METHODS and fusion.depth > 0 and all(np.isfinite(weights))
     except (OSError, ValueError, TypeError):
         sound = False
     if not sound:
@@ -194,13 +211,16 @@ def read_fusion(folder: Path) -> Fusion:
     return fusion
 
 
-def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
-    """Read what `write_hybrid` wrote, for the vector index of the same passages.
+def read_hybrid(folder: Path, index: VectorIndex, reader: QueryReader) -> HybridSearch:
+    """Read what `write_hybrid` wrote, for the vector index of the same passages and the retriever that made it.
 
     Raises `InputError` for any other folder, and for an index of another size.
     """
     fusion = read_fusion(folder)
-    return HybridSearch(fusion, None if fusion.method == "dense" else HybridIndex(BM25.load(folder / INDEX), index))
+    if fusion.method == "dense":
+        return HybridSearch(fusion, None)
+    late = LateInteraction(folder / TOKENS, reader) if fusion.late else None
+    return HybridSearch(fusion, HybridIndex(BM25.load(folder / INDEX), index, late))
 
 
 @dataclass(frozen=True)
@@ -256,7 +276,7 @@ def measure_rankings(
     fusion = None
     if method == "weights" or (method == "auto" and judged.labelled and len(judged) >= FEWEST_TO_FIT):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
-    fusion = fusion or unfitted(method, depth, hybrid.index)
+    fusion = fusion or unfitted(method, depth, hybrid.index, hybrid.late is not None)
     _, hybrid_QK = order_by_score(fused_scores(fusion, found.rows_QK, found.scores_QKF), found.rows_QK)
     ranked = {"bm25": found.lexical_QK, "dense": found.dense_QK, "hybrid": hybrid_QK}
     ranks = {name: judged.reciprocal_ranks(rows_QK) for name, rows_QK in ranked.items()}

@@ -98,7 +98,7 @@ class Searcher:
         """The fusion with BM25, or None if the retriever alone ranks best."""
         from stillhouse.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
 
-        found = read_hybrid(folder, self._index)
+        found = read_hybrid(folder, self._index, self._encoder)
         return found if found.both else None
 
     def search(self, question: str, top: int, where: Where | None = None, documents: bool | None = None) -> list[Hit]:

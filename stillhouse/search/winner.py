@@ -1,4 +1,4 @@
-"""The winner of a run: the retriever, alone or with BM25, that is best on the dev queries.
+"""The winner of a run: the retriever, alone or fused with other rankings, that is best on the dev queries.
 
 RR@10 changes only if a right answer changes its rank, so two systems differ on a few of a hundred queries and chance
 decides between them. The log-likelihood, how likely a system's scores make the right answers, measures how far the
@@ -29,7 +29,7 @@ SHOWN = {LOG_LIKELIHOOD: "log-likelihood", RR10: "RR@10"}
 
 @dataclass(frozen=True)
 class Contender:
-    """A retriever, alone or fused with BM25, and how well it ranks each dev query, float64 [Q].
+    """A retriever, alone or fused with other rankings, and how well it ranks each dev query, float64 [Q].
 
     `log_likelihoods` come from the function of this name, over the same candidates for all contenders.
     """
@@ -41,15 +41,15 @@ class Contender:
 
     @property
     def name(self) -> str:
-        return contender_name(self.retriever, self.fusion.method != "dense")
+        return contender_name(self.retriever, self.fusion.method != "dense", bool(self.fusion.late))
 
     def values(self, metric: str) -> NDArray[np.float64]:
         """The values that a choice by `metric`, one of `METRICS`, compares."""
         return self.log_likelihoods if metric == LOG_LIKELIHOOD else self.reciprocal_ranks
 
 
-def contender_name(retriever: str, with_bm25: bool) -> str:
-    return f"{retriever} + BM25" if with_bm25 else retriever
+def contender_name(retriever: str, with_bm25: bool, late: bool = False) -> str:
+    return retriever + " + BM25" * with_bm25 + " + late interaction" * late
 
 
 def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
@@ -90,11 +90,11 @@ def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     if not {"winner", "queries"} <= facts.keys():
         return None
-    with_bm25 = facts["winner"] != facts["retriever"]
+    _, *partners = facts["winner"].split(" + ")
     return {
         "retriever": facts["retriever"],
-        "with_bm25": with_bm25,
-        "formula": facts["fusion"] if with_bm25 else "",
+        "partners": partners,
+        "formula": facts["fusion"] if partners else "",
         "chosen_by": facts["chosen_by"],
         "queries": facts["queries"],
         "systems": len(facts[f"dev_{facts['chosen_by']}"]),

@@ -89,9 +89,11 @@ class Release:
         check_index(self.index, corpus)
         check_width(self._queries, self.index)
         self.normalize = self._queries.normalize
-        hybrid = read_hybrid(folders["hybrid"], self.index) if "hybrid" in folders else None
+        hybrid = read_hybrid(folders["hybrid"], self.index, self._queries) if "hybrid" in folders else None
         self.fusion = hybrid.fusion if hybrid else Fusion()
-        self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
+        both = hybrid.both if hybrid else None
+        self._bm25: BM25 | None = both.bm25 if both else None
+        self._late = both.late if both else None
         self.passages = Passages(corpus)
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
@@ -175,7 +177,7 @@ class Release:
             gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, depth, self._context)
             if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
                 return index.search(vectors_QD, depth, gpu=gpu)
-            both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
+            both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index), self._late if fusion.late else None)
             return both.search(fusion, texts, vectors_QD, min(depth, len(index)), gpu)
 
         if self.by_document(how):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,13 +18,13 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The winner: its retriever, whether BM25 ranks with it, and by which formula.
+    """The winner: its retriever, what ranks with it ("BM25", "late interaction"), and by which formula.
 
     It was chosen from `systems` systems on `queries` dev queries.
     """
 
     retriever: str
-    with_bm25: bool
+    partners: Sequence[str]
     formula: str
     chosen_by: str
     queries: int
@@ -39,7 +39,7 @@ class Choice:
     def name(self) -> str:
         """The winner in a sentence."""
         name = "the base model" if self.retriever == START else short_name(self.retriever)
-        return f"{name} with BM25" if self.with_bm25 else name
+        return f"{name} with {' and '.join(self.partners)}" if self.partners else name
 
     @property
     def measure(self) -> str:

@@ -32,12 +32,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
-    from stillhouse.search.hybrid import HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
+    from stillhouse.search.hybrid import TOKENS, HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
+    from stillhouse.search.late_interaction import write_tokens
 
     corpus = Corpus.open(inputs["corpus"])
     index, bm25 = open_index(inputs["index"], corpus), BM25.load(inputs["bm25"])
     if "weights" in inputs:
         fusion = read_fusion(inputs["weights"])
+        if fusion.late:
+            write_tokens(outputs["hybrid"] / TOKENS, BiEncoder.load(inputs["retriever"]), corpus, context, config)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"as given: {fusion}")
     judged = JudgedQueries(corpus)

@@ -29,13 +29,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.runs import write_run
     from stillhouse.models.encoder import BiEncoder
+    from stillhouse.models.token_states import TokenReader
     from stillhouse.search.dense import folder_bytes, open_index, retrieve, time_queries
     from stillhouse.search.hybrid import read_hybrid
     from stillhouse.search.winner import choice_facts
 
     corpus = Corpus.open(inputs["corpus"])
     encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
-    hybrid = read_hybrid(inputs["hybrid"], index) if "hybrid" in inputs else None
+    reader = TokenReader(encoder, context, config)
+    hybrid = read_hybrid(inputs["hybrid"], index, reader) if "hybrid" in inputs else None
     searched, depth = 0, corpus.run_depth(config.depth)
     for split in ("dev", "test"):
         queries = corpus.queries_of(split)

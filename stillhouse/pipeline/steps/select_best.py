@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,9 @@ class Config(InferenceConfig):
     )
     fusion: str = setting(
         "auto",
-        "auto = each retriever competes alone and with BM25; never = alone",
-        choices=("auto", "never"),
+        "auto = each retriever competes alone and with BM25, and the best with BM25 and late interaction, which "
+        "compares token by token and reads the corpus once more; bm25 = without late interaction; never = alone",
+        choices=("auto", "bm25", "never"),
     )
     depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=1)
 
@@ -49,9 +51,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
+    from stillhouse.models.token_states import TokenReader, state_width
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import (
+        TOKENS,
         Fusion,
         HybridIndex,
         MeasuredRankings,
@@ -59,6 +63,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         measure_rankings,
         unfitted,
     )
+    from stillhouse.search.late_interaction import LateInteraction, write_tokens
     from stillhouse.search.winner import (
         METRICS,
         Contender,
@@ -71,15 +76,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
-    judged = JudgedQueries(corpus)
+    judged, tokens = JudgedQueries(corpus), outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
-        fusion = (
-            unfitted("auto", config.depth, hybrids[first].index)
-            if config.fusion == "auto"
-            else Fusion(depth=config.depth)
-        )
+        fusion = Fusion(depth=config.depth)
+        if config.fusion != "never":
+            encoder = BiEncoder.load(retrievers[first])
+            late = config.fusion == "auto" and encoder.settings.pooling == "mean" and state_width(encoder) > 0
+            if late:
+                write_tokens(tokens, encoder, corpus, context, config)
+            fusion = unfitted("auto", config.depth, hybrids[first].index, late)
         winner = Contender(first, fusion, unmeasured, unmeasured)
         return Report(
             "the corpus has no judged dev queries for model selection, so the first candidate is the winner: "
@@ -95,22 +102,40 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
     right_QU = judged.right(rows_QU)
     bm25_QU = bm25.scores_of(judged.texts, rows_QU)
+
+    def likelihoods(scores_QU: NDArray[np.float32]) -> NDArray[np.float64]:
+        return log_likelihoods(scores_QU, judged.judged_best(rows_QU, scores_QU), right_QU)
+
     contenders: dict[str, Contender] = {}
     for name, found in rankings.items():
         dense_QU = hybrids[name].products(vectors[name], rows_QU)
         systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
-        if config.fusion == "auto":
+        if config.fusion != "never":
             both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
             systems["hybrid"] = found.fusion, fused_scores(found.fusion, rows_QU, both_QUF)
         for ranked, (fusion, scores_QU) in systems.items():
-            likely_Q = log_likelihoods(scores_QU, judged.judged_best(rows_QU, scores_QU), right_QU)
-            contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likely_Q)
+            contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likelihoods(scores_QU))
             contenders[contender.name] = contender
+    winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
+    encoder = BiEncoder.load(retrievers[winner.retriever])
+    if config.fusion == "auto" and state_width(encoder):
+        name, index = winner.retriever, hybrids[winner.retriever].index
+        write_tokens(tokens, encoder, corpus, context, config)
+        late = LateInteraction(tokens, TokenReader(encoder, context, config))
+        both = HybridIndex(bm25, index, late)
+        gpu = searches_on_gpu(index, config.depth, context)
+        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu)
+        three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
+        likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
+        contender = Contender(name, found.fusion, found.reciprocal_ranks["hybrid"], likely_Q)
+        contenders[contender.name] = contender
+        winner = choose_winner([winner, contender], config.metric_for_best_model, config.standard_errors)
+        if not winner.fusion.late:
+            shutil.rmtree(tokens)
     figures = {
         f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}
         for metric in METRICS
     }
-    winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
     return Report(
         describe_winner(winner, contenders, config.metric_for_best_model),
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
@@ -155,7 +180,8 @@ STEP = Step(
     outputs=(
         Port("retriever", "the best bi-encoder", kind="model"),
         Port("index", "its index of the corpus", beside=("retriever",)),
-        Port("hybrid", "whether and how to combine it with BM25", beside=("retriever", "index")),
+        Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
+    version=2,
 )

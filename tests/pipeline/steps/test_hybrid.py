@@ -126,7 +126,7 @@ def test_without_dev_queries_a_fixed_combination_serves(
     second = run_step("index", {"corpus": undivided, "retriever": other}, "second", precision="fp32")["index"]
     competing = {"candidates/start": retriever, "indexes/start": index}
     competing |= {"candidates/other": other, "indexes/other": second, "corpus": undivided, "bm25": bm25}
-    for setting, kind, winner in (("auto", "weights", "start + BM25"), ("never", "dense", "start")):
+    for setting, kind, winner in (("bm25", "weights", "start + BM25"), ("never", "dense", "start")):
         best = run_step("select-best", competing, setting, fusion=setting)
         assert json.loads((best["hybrid"] / "hybrid.json").read_text())["method"] == kind
         facts = read_manifest(best["retriever"]).facts
@@ -144,6 +144,11 @@ def test_without_dev_queries_a_fixed_combination_serves(
             )
         ]
         assert runs[0].equals(runs[1]) and len(runs[0])
+    late = run_step("select-best", competing, "late")
+    assert read_manifest(late["hybrid"]).facts["winner"] == "start + BM25 + late interaction"
+    weights = json.loads((late["hybrid"] / "hybrid.json").read_text())
+    assert (weights["dense"], weights["late"]) == (1.0, 2.0)
+    assert weights["bm25"] == pytest.approx(1.5 * 0.3 * np.mean(spreads), rel=1e-3)
 
 
 @pytest.fixture
@@ -177,8 +182,11 @@ def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
     run, corpus = read_run(run_folder / "dev.trec"), Corpus.open(small_corpus)
     # The report names the winner from the facts of its run.
     choice = Choice(**read_manifest(run_folder).facts["choice"])
-    assert choice.name.split(" with ")[0] == facts["retriever"] and choice.with_bm25 == ("BM25" in facts["winner"])
-    assert (choice.systems, choice.queries) == (4, len(JudgedQueries(corpus)))
+    assert (
+        choice.name.split(" with ")[0] == facts["retriever"]
+        and " + ".join([facts["retriever"], *choice.partners]) == facts["winner"]
+    )
+    assert (choice.systems, choice.queries) == (5, len(JudgedQueries(corpus)))
     right = dict(corpus.qrels_of("dev")[["query_id", "passage_id"]].to_numpy().tolist())
     ranks = [run[(run["query_id"] == q) & (run["passage_id"] == p)]["rank"].to_list() for q, p in right.items()]
     mean = np.mean([1 / rank[0] if rank and rank[0] <= 10 else 0.0 for rank in ranks])

@@ -1,0 +1,95 @@
+"""Late interaction (Khattab and Zaharia 2020, "ColBERT"): compares a query's tokens with a passage's, one by one.
+
+A passage's score is the mean over the query's tokens of the highest cosine with any of its own tokens. The retriever
+needs no training for it. Of a passage's states only the signs are stored, one bit a number: 48 bytes a token for a
+width of 384, which ranks as well as the numbers themselves (docs/findings.md).
+
+Shape suffixes: Q queries, K candidates of a query, S tokens of a query, T tokens of passages, H width of the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillhouse.core.arrays import map_array, save_array
+from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.store import Corpus, passage_text_blocks
+from stillhouse.models.settings import InferenceConfig
+
+if TYPE_CHECKING:
+    from stillhouse.models.encoder import BiEncoder  # imports transformers, which would delay an answer
+
+SIGNS, ENDS = "signs.bits", "ends.npy"
+
+
+class QueryReader(Protocol):
+    """Reads queries token by token."""
+
+    state_width: int
+
+    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """The states of each query's tokens, float32 [S, H] of length 1."""
+
+
+def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Context, config: InferenceConfig) -> None:
+    """Write the signs of all passages' token states, a block of passages at a time."""
+    from stillhouse.models.token_states import token_states
+
+    folder.mkdir()
+    counts: list[int] = []
+    with (folder / SIGNS).open("wb") as file:
+        for block in passage_text_blocks(corpus):
+            texts = encoder.passages(block)
+            bits: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * len(block)
+            what = f"tokens of passages {len(counts) + 1:,} to {len(counts) + len(block):,}"
+            for number, states_TH in token_states(encoder, texts, context, what, config):
+                bits[number] = np.packbits(states_TH > 0, axis=1)
+            counts += map(len, bits)
+            for each in bits:
+                file.write(each.tobytes())
+    save_array(folder / ENDS, np.cumsum(counts, dtype=np.int64))
+
+
+class LateInteraction:
+    """The stored signs of all passages, and the model that reads the queries.
+
+    Raises `InputError` for a folder that `write_tokens` did not write with a model of this width.
+    """
+
+    def __init__(self, folder: Path, reader: QueryReader) -> None:
+        self._width, self._reader = reader.state_width, reader
+        row = -(-self._width // 8)
+        try:
+            self._ends_N = map_array(folder / ENDS, np.int64)
+            self._signs = np.memmap(folder / SIGNS, np.uint8, mode="r").reshape(-1, row)
+            sound = len(self._ends_N) > 0 and len(self._signs) == self._ends_N[-1]
+        except (OSError, ValueError):
+            sound = False
+        if not sound:
+            raise InputError(f"{folder} has no token states of this retriever; run `stillhouse select-best` again")
+
+    def scores_of(self, queries: Sequence[str], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Scores float32 [Q, K] of passages `rows_QK`, at most 1; padding (-1) gets its query's lowest."""
+        scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
+        for query, states_SH in enumerate(self._reader.states(queries)):
+            known = np.flatnonzero(rows_QK[query] >= 0)
+            if not len(known):
+                continue
+            rows = rows_QK[query, known]
+            ends = self._ends_N[rows]
+            begins = np.where(rows > 0, self._ends_N[rows - 1], 0)
+            signs = np.concatenate([self._signs[begin:end] for begin, end in zip(begins.tolist(), ends.tolist())])
+            bits_TH = np.unpackbits(signs, axis=1, count=self._width).astype(np.float32)
+            # The cosine with signs of ±1: Σ state · (2 bit - 1) / √H
+            products_ST = 2 * (states_SH @ bits_TH.T) - states_SH.sum(axis=1, keepdims=True)
+            starts = np.cumsum(ends - begins) - (ends - begins)
+            highest_SK = np.maximum.reduceat(products_ST, starts, axis=1)
+            scores_QK[query] = highest_SK.mean(axis=0).min() / np.sqrt(self._width)
+            scores_QK[query, known] = highest_SK.mean(axis=0) / np.sqrt(self._width)
+        return scores_QK

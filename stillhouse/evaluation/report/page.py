@@ -22,6 +22,7 @@ from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
 
@@ -66,8 +67,7 @@ class Content:
     comparisons: Mapping[tuple[str, str], Mapping[str, Comparison]]
     curves: Mapping[str, pd.DataFrame]
     examples: int
-    bootstrap_samples: int
-    randomisation_samples: int
+    samples: Samples
     of_runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
@@ -106,8 +106,7 @@ def render(content: Content) -> str:
         cut_short=content.cut_short,
         missing=content.missing,
         passages=content.corpus.passage_count,
-        bootstrap_samples=content.bootstrap_samples,
-        randomisation_samples=content.randomisation_samples,
+        samples=content.samples,
         significant=SIGNIFICANT,
         is_synthetic=test.synthetic,
         kind="synthetic " if test.synthetic else "",

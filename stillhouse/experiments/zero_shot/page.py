@@ -32,8 +32,7 @@ def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Se
         failed=failed,
         own_passages={corpus.name: corpus.own_passages for corpus in corpora if corpus.own_passages},
         significant=SIGNIFICANT,
-        bootstrap_samples=settings.bootstrap_samples,
-        randomisation_samples=settings.randomisation_samples,
+        samples=settings,
     )
 
 

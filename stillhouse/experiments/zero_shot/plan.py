@@ -178,8 +178,9 @@ def write_results(
     from stillhouse.experiments.zero_shot.page import render
 
     root: Path = arguments.folder / ARTIFACTS
-    numbers = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
-    settings = Settings(arguments.depth, baseline, *numbers, read_groups(arguments.together, list(plan.runs)))
+    samples = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
+    groups = read_groups(arguments.together, list(plan.runs))
+    settings = Settings(*samples, depth=arguments.depth, baseline=baseline, groups=groups)
     measures = parse_measures(arguments.measures)
     corpora = []
     for name, runs in plan.runs.items():

@@ -13,9 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from stillhouse.core.config import GRAPH as GRAPH
-from stillhouse.core.config import nearest
-from stillhouse.core.errors import InputError
-from stillhouse.core.yaml_file import shown
+from stillhouse.core.config import refuse_unknown
 from stillhouse.pipeline.stages import STAGES as STAGES
 from stillhouse.pipeline.stages import changed
 from stillhouse.pipeline.uses import ARTIFACTS as ARTIFACTS
@@ -248,8 +246,7 @@ def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...
     ['fetch_model', 'ingest', 'validate']
     """
     name = recipe.get(GRAPH) or next(iter(GRAPHS))
-    if not isinstance(name, str) or name not in GRAPHS:
-        raise InputError(f"{where}: there is no {GRAPH} {shown(name)}; {nearest(str(name), GRAPHS)}")
+    refuse_unknown(name, GRAPHS, f"{where}: there is no {GRAPH}")
     uses = changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
     return tuple(_with_tokenizer(use) if _splits(recipe.get(use.section)) else use for use in uses)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import nearest, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import shown
 from stillhouse.pipeline.steps.registry import find_step, steps
@@ -93,9 +93,8 @@ class _Graph:
         if not USE_NAME.fullmatch(name) or name in RESERVED:
             raise self.refuse(name, "a new step needs an unused name of lowercase letters, digits and _")
         if STEP in row:
-            if str(row[STEP]) not in steps():
-                raise self.refuse(name, f"there is no step {shown(row[STEP])}; {nearest(str(row[STEP]), steps())}")
-            step = find_step(str(row[STEP]))
+            refuse_unknown(row[STEP], steps(), f"{self.where}: {STAGES}.{name}: there is no step")
+            step = find_step(row[STEP])
             settings = self._settings_of(name, step, row)
             self._put(Use(name, step.name, self._inputs(name, step, row, {}), settings))
             evaluated = row.get("corpus", INGESTED) == INGESTED  # not a generator that learned from another corpus
@@ -116,8 +115,7 @@ class _Graph:
             self.given |= {(use.name, key) for use in self.uses.values() if use.step_name == EVALUATE}
             return
         retrievers = self._outputs(lambda port: port.kind == "model" and port.name != "reranker")
-        if source not in retrievers:
-            raise self.refuse(name, f"{SYSTEM} cannot be {source!r}; {nearest(source, retrievers)}")
+        refuse_unknown(source, retrievers, f"{self.where}: {STAGES}.{name}: {SYSTEM} cannot be")
         for use, own in zip(dense(name, source, other), dense(name, source)):
             if other and use.section not in {known.name for known in self.table}:
                 raise self.refuse(name, f"there is no {use.section} to take settings from; {nearest(other, self.uses)}")
@@ -197,8 +195,7 @@ class _Graph:
             for key, source in use.inputs.items():
                 kind = use.step.port_of(key).kind
                 outputs = self._outputs(lambda port, kind=kind: port.kind == kind)  # type: ignore[misc]
-                if source not in outputs:
-                    raise self.refuse(use.name, f"{key} cannot be {source!r}; {nearest(source, outputs)}")
+                refuse_unknown(source, outputs, f"{self.where}: {STAGES}.{use.name}: {key} cannot be")
             for port in _lacking(use):
                 raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
 

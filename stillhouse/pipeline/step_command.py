@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core import context
-from stillhouse.core.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
+from stillhouse.core.config import build, check_value, field_types, read_recipe, refuse_unknown, refuse_unknown_sections
 from stillhouse.core.environment_variables import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import own_file, refuse_foreign_file
@@ -241,8 +241,7 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
     recipe = read_recipe(path)
     uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
     known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
-    if section not in known:
-        raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
+    refuse_unknown(section, known, f"{path}: there is no section")
     if known[section].name != step.name:
         raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
     refuse_unknown_sections(recipe, [GRAPH, *known, STAGES], str(path))

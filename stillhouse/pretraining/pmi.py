@@ -83,11 +83,10 @@ def score_tokens(
     ids_T: NDArray[np.int32],
     offsets: NDArray[np.int64],
     into: NDArray[np.float32],
-    memory: Memory | None = None,
+    memory: Memory,
     min_count: int = 1,
 ) -> None:
     """Write the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block."""
-    memory = memory or Memory()
     totals = [order.total for order in tables.orders]
 
     def score(passages: tuple[int, int]) -> None:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from stillhouse.models.pooling import pool
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import token_cross_entropy
-from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.pretraining.heads import family_of, last_states, output_matrix
 from stillhouse.pretraining.pairs.batch import PairBatch
 
 Encode = Callable[[Tensor, Tensor], Tensor]
@@ -54,17 +54,14 @@ class Signals:
 
     def vectors(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
         """The pooled vectors [B, D] of texts."""
-        hidden_BLD = self.model.base_model(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
-        return pool(hidden_BLD, attention_BL, self.pooling)
+        return pool(last_states(self.model, ids_BL, attention_BL), attention_BL, self.pooling)
 
     def mlm_loss(self) -> float:
         """Mean cross-entropy over all masked tokens of the held-out passages (BoW §3.2)."""
         weight_VE, bias_V = output_matrix(self.model)
         total, positions = 0.0, 0
         for batch in self.masked:
-            hidden_BLD = self.model.base_model(
-                input_ids=batch.encoder.ids_BL, attention_mask=batch.attention_BL.long()
-            ).last_hidden_state
+            hidden_BLD = last_states(self.model, batch.encoder.ids_BL, batch.attention_BL)
             states_NE = family_of(self.model).transform(self.model)(hidden_BLD[batch.encoder.mask_BL])
             targets_N = batch.ids_BL[batch.encoder.mask_BL]
             ones_N = torch.ones(len(targets_N), device=targets_N.device)

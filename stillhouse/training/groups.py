@@ -6,12 +6,12 @@ positive), D negatives' depth, P positives of the split.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.core.arrays import chunks
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.relevance import AnswerSets, never_negative
@@ -88,20 +88,14 @@ class GroupSampler:
         self._count = count
         self._depth = depth
         self._seed = seed
-        self._without_negatives = 0
-        self._unscored = 0
+        self.without_negatives = 0
+        """How many queries have no hard negatives; they train on in-batch negatives alone."""
+        self.unscored = 0
+        """How many negatives within the depth are never drawn because the teacher did not score them."""
         self._check()
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    def without_negatives(self) -> int:
-        """How many queries have no hard negatives; they train on in-batch negatives alone."""
-        return self._without_negatives
-
-    def unscored(self) -> int:
-        """How many negatives within the depth are never drawn because the teacher did not score them."""
-        return self._unscored
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Groups:
         """The groups of `examples_B` (query numbers in the split), which were seen `times_B` times before."""
@@ -147,19 +141,19 @@ class GroupSampler:
 
     def _check(self) -> None:
         """Read every negative once, in blocks of queries; refuse wrong ones and count the missing and unscored."""
-        for examples_B in self._blocks():
+        for examples_B in chunks(len(self), QUERIES_AT_ONCE):
             rows_BD, allowed_BD = self._candidates(examples_B)
             self._refuse_wrong(examples_B, rows_BD)
             available_B, drawn_B = (rows_BD >= 0).sum(axis=1), allowed_BD.sum(axis=1)
-            if (drawn_B < np.minimum(available_B, self._count)).any():
-                place = int(np.argmax(drawn_B < np.minimum(available_B, self._count)))
+            if (few_B := drawn_B < np.minimum(available_B, self._count)).any():
+                place = int(np.argmax(few_B))
                 raise InputError(
                     f"the teacher scored {drawn_B[place]} of the best {self._depth} negatives of query "
                     f"{self.query_ids[examples_B[place]]!r}, but {self._count} are drawn; raise negatives_scored "
                     "or depth of `score-pairs`, or lower negatives_per_query of this training"
                 )
-            self._without_negatives += int((available_B == 0).sum())
-            self._unscored += int((available_B - drawn_B).sum())
+            self.without_negatives += int((available_B == 0).sum())
+            self.unscored += int((available_B - drawn_B).sum())
 
     def _refuse_wrong(self, examples_B: NDArray[np.int64], rows_BD: NDArray[np.int32]) -> None:
         """Refuse negatives that are not passages of the corpus or that are right answers."""
@@ -174,7 +168,3 @@ class GroupSampler:
                 f"passage {passage!r} answers {self._split} query {query!r} but is among its negatives; "
                 "make them again with `stillhouse bm25` or `stillhouse mine`"
             )
-
-    def _blocks(self) -> Iterator[NDArray[np.int64]]:
-        for start in range(0, len(self), QUERIES_AT_ONCE):
-            yield np.arange(start, min(start + QUERIES_AT_ONCE, len(self)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.graph import (
     EVALUATION,
@@ -165,10 +165,7 @@ def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) 
     """
     who, runs = f"sweep {sweep.name}, variant {variant.name}", systems(graph)
     system = variant.retriever or sweep.retriever
-    if system not in runs:
-        raise InputError(
-            f"{who if variant.retriever else f'sweep {sweep.name}'}: retriever {system!r}; {nearest(system, runs)}"
-        )
+    refuse_unknown(system, runs, f"{who if variant.retriever else f'sweep {sweep.name}'}: retriever")
     varied, own = (
         [key for key in of if key.split(".")[0] == PRETRAINING] for of in (sweep.overrides, variant.overrides)
     )

@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import nearest, read_as
+from stillhouse.core.config import nearest, read_as, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml, shown
 
@@ -121,10 +121,9 @@ class Sweep:
         placed = tuple(replace(of, place=of.place or first[repr(of.overrides)]) for of in self.conditions)
         object.__setattr__(self, "conditions", placed)
         names = [row.name for row in self.variants]
-        if self.baseline and self.baseline not in names:
-            raise InputError(f"baseline {shown(self.baseline)} is not a variant; {nearest(self.baseline, names)}")
         if not self.baseline:
             object.__setattr__(self, "baseline", NONE if NONE in names else names[0])
+        refuse_unknown(self.baseline, names, "the baseline is no variant:")
 
     def plain(self) -> dict[str, Any]:
         """The content of a file that describes the same sweep."""

@@ -10,7 +10,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.samples import Samples
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
@@ -152,7 +152,7 @@ STEP = Step(
     "evaluates every system, tests the differences and writes one report",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("run", "the run of a system", many=True, file=True),
         Port("curves", "the loss curves of a training stage", optional=True, many=True),
     ),

@@ -16,7 +16,7 @@ from stillhouse.corpus.chat_api import ChatServer, checked_address
 from stillhouse.corpus.prompts import KINDS, prompt_for_several, read_examples
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -262,7 +262,7 @@ STEP = Step(
     "generates questions that the passages answer, using a chat server or a model on this machine",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("generator", "the model that writes, from `train-generator`", kind="model", optional=True),
         Port("retriever", "a bi-encoder that must find each question's passage", kind="model", optional=True),
         Port("index", "its index of the corpus", optional=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig, IndexConfig
 
 
@@ -69,8 +69,8 @@ STEP = Step(
     "encodes every passage and builds a faiss index",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
+        CORPUS,
+        RETRIEVER,
         Port(
             "vectors",
             "vectors from `encode`: one folder, or a folder with one for each shard",
@@ -78,7 +78,7 @@ STEP = Step(
             optional=True,
             holds="Dataset",
         ),
-        Port("validation", "the verdict that lets the run continue", optional=True),
+        GATE,
     ),
     outputs=(Port("index", "the faiss index and its ids"),),
     run=run,

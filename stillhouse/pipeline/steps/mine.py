@@ -9,7 +9,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import NEGATIVES, SEARCHED, Paths, Port, Report, Step
 from stillhouse.training.settings import NegativesConfig
 
 
@@ -138,11 +138,9 @@ STEP = Step(
     "mines a retriever's top-ranked wrong passages as hard negatives",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("index", "its index of the corpus"),
+        *SEARCHED,
         Port("others", "negatives from another source to mix in, such as BM25's", optional=True, agrees_on=("corpus",)),
     ),
-    outputs=(Port("negatives", "hard negatives"),),
+    outputs=(NEGATIVES,),
     run=run,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, RERANKER, Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +59,7 @@ STEP = Step(
     "rerank",
     "re-ranks a run's top passages with the cross-encoder",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("candidates", "the run to re-rank"),
-        Port("reranker", "the cross-encoder", kind="model"),
-    ),
+    inputs=(CORPUS, Port("candidates", "the run to re-rank"), RERANKER),
     outputs=(Port("run", "the re-ranked passages"),),
     run=run,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
+from stillhouse.pipeline.steps.spec import BM25_INDEX, CORPUS, Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
     from stillhouse.search.bm25 import BM25
@@ -147,8 +147,8 @@ STEP = Step(
     "chooses the best retriever on the dev queries, alone or with BM25",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("bm25", "the BM25 index from `bm25`"),
+        CORPUS,
+        BM25_INDEX,
         Port("candidates", "a bi-encoder; the others must beat the first", kind="model", many=True),
         Port("indexes", "its index of the corpus, under the same name", many=True),
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, CURVES, Paths, Port, Report, Step
 from stillhouse.training.settings import QueryTrainingConfig
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ STEP = Step(
     "trains only the query tower, against an index whose vectors stay fixed",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("encoder", "the bi-encoder to start from", kind="model"),
         Port("old_index", "its index of the corpus, which stays valid", agrees_on=("corpus",)),
         Port("small", "a smaller model for the queries", kind="model", optional=True),
@@ -123,7 +123,7 @@ STEP = Step(
     outputs=(
         Port("retriever", "the bi-encoder, with its own query tower", kind="model"),
         Port("index", "the same index, for this bi-encoder", beside=("retriever",)),
-        Port("curves", "training and held-out loss"),
+        CURVES,
     ),
     run=run,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, CURVES, NEGATIVES, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.training.settings import RetrieverConfig
 
 if TYPE_CHECKING:
@@ -99,12 +99,12 @@ STEP = Step(
     "trains a bi-encoder on positives, hard negatives and optionally a teacher's scores",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("encoder", "the encoder to start from", kind="model"),
-        Port("negatives", "hard negatives"),
+        NEGATIVES,
         Port("teacher", "the re-ranker's scores, for distillation", optional=True),
     ),
-    outputs=(Port("retriever", "the bi-encoder", kind="model"), Port("curves", "training and held-out loss")),
+    outputs=(RETRIEVER, CURVES),
     run=run,
     parallel=True,
 )

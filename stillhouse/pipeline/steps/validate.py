@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stillhouse.core.context import Context
 from stillhouse.corpus.thresholds import Thresholds
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 REPORT = "report.html"
 
@@ -60,10 +60,7 @@ STEP = Step(
     "validate",
     "checks the corpus with Great Expectations and stops the run if it violates a threshold",
     Thresholds,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("encoder", "the model that says which passages it truncates", kind="model", optional=True),
-    ),
+    inputs=(CORPUS, Port("encoder", "the model that says which passages it truncates", kind="model", optional=True)),
     outputs=(Port("validation", "the report and the verdict"),),
     run=run,
     version=2,

@@ -210,14 +210,17 @@ def stage_digest(folder: Path) -> str:
     return digest_json({place: manifest.digest for place, manifest in found.items()})[:20]
 
 
+def step_folders(given: Iterable[Path]) -> list[Path]:
+    """The folders of the steps of some stages."""
+    return [path for folder in given for path in sorted(folder.iterdir()) if path.is_dir()]
+
+
 def link_folders(given: Iterable[Path], root: Path) -> None:
     """Links the folders of other stages' steps into `root`, so that all lie there as in a workspace."""
-    for folder in given:
-        for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-            link = root / place.name
-            if link.is_symlink():  # of an earlier try, whose pod had it elsewhere
-                link.unlink()
-            link.symlink_to(place.absolute(), target_is_directory=True)
+    for place in step_folders(given):
+        link = root / place.name
+        link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
+        link.symlink_to(place.absolute(), target_is_directory=True)
 
 
 def refuse_failed_corpus(given: Iterable[Path]) -> None:

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import digest_json, read_manifest, whole_folder, whole_folders
+from stillhouse.core.artifacts import digest_json, read_manifest, whole_folders
 from stillhouse.core.context import NAMESPACE, own_namespace, say, work_root
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import ELSEWHERE, doing
-from stillhouse.core.own_files import link_or_copy
+from stillhouse.core.own_files import copy_whole, link_or_copy
 from stillhouse.kubeflow.kubernetes_api import connect
 from stillhouse.kubeflow.pods.several_processes import step_words, torchrun_words
 from stillhouse.kubeflow.trainjob.cluster import Cluster
@@ -138,13 +138,8 @@ def deleted_with_this_pod(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
-    """Puts inputs into a job's folder, each completely or not at all: linked on the same volume, else copied.
-
-    It keeps what an earlier try copied.
-    """
+    """Puts inputs into a job's folder, and returns where each is there."""
     there = {name: folder / "inputs" / name for name in inputs}
     for name, source in inputs.items():
-        if not there[name].is_dir():
-            with whole_folder(there[name]) as staging:
-                shutil.copytree(source, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+        copy_whole(source, there[name])
     return there

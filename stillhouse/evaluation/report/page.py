@@ -20,7 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.examples import example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
@@ -88,31 +88,19 @@ def render(content: Content) -> str:
     )
     test = content.test
     return template.render(
-        title=content.title,
+        vars(content),
         main=test.measures[0],
-        measures=test.measures,
-        queries=test.queries,
-        dev_queries=content.dev.queries,
         headline=headline(content),
         with_gold=with_gold(content.corpus, test),
         right=first_is_right(content.corpus, test),
         rows=stage_rows(content),
         dots=Markup(_dots(content)),
         comparisons=[(pair, of[test.measures[0]]) for pair, of in content.comparisons.items()],
-        teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
-        examples=examples_of(content),
+        examples=example_queries(content.corpus, test, content.examples) if content.examples else [],
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
-        cut_short=content.cut_short,
-        missing=content.missing,
-        passages=content.corpus.passage_count,
-        samples=content.samples,
         significant=SIGNIFICANT,
-        is_synthetic=test.synthetic,
-        kind="synthetic " if test.synthetic else "",
-        dev_kind="synthetic " if content.dev.synthetic else "",
         synthetic=synthetic_part(content),
-        of_passages=test.passage_means(),
     )
 
 
@@ -236,10 +224,6 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
         "of_model": GENERATED in tasks,
         "of_pairs": bool(tasks.keys() & set(TASKS)) and not verbatim,
     }
-
-
-def examples_of(content: Content) -> list[Example]:
-    return example_queries(content.corpus, content.test, content.examples) if content.examples else []
 
 
 def _dots(content: Content) -> str:

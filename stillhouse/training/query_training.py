@@ -80,7 +80,7 @@ class QueryLoss:
         targets, config = drawn.targets, self.config
         queries_BD = self.encoder(*self.texts.batch(drawn.queries_B, self.device), "query")
         with torch.autocast(self.device.type, enabled=False):
-            queries_BD = cut_to_index(queries_BD.float(), self.passages.width, self.encoder.settings.normalize)
+            queries_BD = cut_to_index(queries_BD.float(), self.passages.index.width, self.encoder.settings.normalize)
             scores_BN = queries_BD @ targets.vectors_ND.T / config.temperature
             loss = fixed_passages_loss(scores_BN, targets.right, targets.never_negative)
             if self.teacher is None or drawn.groups is None:

@@ -127,11 +127,8 @@ def add_stages(
     """
     made: dict[str, PipelineTask] = {}
     for stage in stages:
-        plan, digests = (
-            first.outputs[plan_output(stage.name)],
-            {name: of.outputs["Output"] for name, of in made.items()},
-        )
-        task = add_stage(stage, stages, made, first, (module, call), plan, digests)
+        digests = {name: of.outputs["Output"] for name, of in made.items()}
+        task = add_stage(stage, stages, made, first, (module, call), first.outputs[plan_output(stage.name)], digests)
         made[stage.name] = pods.place_steps(task, stage.name, step_names(stage.uses)).set_caching_options(True)
     return made
 

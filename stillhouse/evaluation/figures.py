@@ -39,10 +39,10 @@ class Measured:
     """
 
     split: str
-    runs: Mapping[str, pd.DataFrame]
-    values: Mapping[str, pd.DataFrame]
+    runs: dict[str, pd.DataFrame]
+    values: dict[str, pd.DataFrame]
     labels: str = SOURCE
-    of_passages: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    of_passages: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def synthetic(self) -> bool:
@@ -116,9 +116,7 @@ def measure_runs(
     }
     matchers = {labels: AnswerMatcher(answers, query_ids, texts_alone(corpus)) for labels, query_ids in kinds.items()}
     left_out = pd.concat([taken_from(queries), own], ignore_index=True)
-    kept: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
-    values: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
-    of_passages: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
+    parts = {labels: Measured(split, {}, {}, labels) for labels in kinds}
     for system, folder in runs.items():
         path = folder if folder.is_file() else folder / f"{split}.trec"
         run = read_run(path)
@@ -142,19 +140,15 @@ def measure_runs(
             if answered:
                 rows_L = shown["row"].to_numpy()
                 found = answer_recall(matchers[labels], query_ids, shown, rows_L, answered)
-            measured = partial(_measured, found, measures)
-            values[labels][system] = measured(judged, shown)
+            part, measured = parts[labels], partial(_measured, found, measures)
+            part.values[system] = measured(judged, shown)
             if corpus.documents is not None and labels == SOURCE:
-                of_passages[labels][system] = values[labels][system]
+                part.of_passages[system] = part.values[system]
                 shown = best_of_documents(chosen, corpus.documents)
                 shown = shown[shown["rank"] <= depth] if depth else shown
-                values[labels][system] = measured(*as_documents(corpus, judged, shown))
-            kept[labels][system] = shown.drop(columns="row")
-    return [
-        Measured(split, kept[labels], values[labels], labels, of_passages[labels])
-        for labels in kinds
-        if values[labels] and next(iter(values[labels].values())).size
-    ]
+                part.values[system] = measured(*as_documents(corpus, judged, shown))
+            part.runs[system] = shown.drop(columns="row")
+    return [part for part in parts.values() if part.queries and part.measures]
 
 
 def _measured(found: pd.DataFrame, measures: Sequence[Measure], qrels: pd.DataFrame, run: pd.DataFrame) -> pd.DataFrame:
@@ -242,15 +236,13 @@ def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], count: int
 
 
 def _refuse_foreign_qrels(corpus: Corpus, qrels: pd.DataFrame, split: str) -> None:
-    known = {"query_id": qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()}
-    known["passage_id"] = corpus.passage_ids.find(qrels["passage_id"]) >= 0
-    for column, there in known.items():
-        unknown = ~there
-        if unknown.any():
-            what, name = column.removesuffix("_id"), qrels[column][unknown].iloc[0]
+    known = {"query": qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()}
+    known["passage"] = corpus.passage_ids.find(qrels["passage_id"]) >= 0
+    for what, there in known.items():
+        if not there.all():
             raise InputError(
-                f"the {split} qrels of {corpus.folder} name {what} {name!r}, which the corpus does not have: they "
-                "belong to another corpus; run `stillhouse ingest` again"
+                f"the {split} qrels of {corpus.folder} name {what} {qrels[f'{what}_id'][~there].iloc[0]!r}, which the "
+                "corpus does not have: they belong to another corpus; run `stillhouse ingest` again"
             )
 
 

@@ -5,7 +5,7 @@ Shape suffixes: B passages or queries, L tokens, D hidden width, E width of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -108,8 +108,8 @@ class Signals:
     def ict(self) -> float:
         """RR@10 of finding the rest of a held-out passage by one of its sentences, among the rests of all."""
         queries, passages = self.towers or (self._text_vectors, self._text_vectors)
-        queries_BD = _all(queries, ((pairs.query_ids_BL, pairs.query_attention_BL) for pairs in self.pairs))
-        passages_BD = _all(passages, ((pairs.passage_ids_BL, pairs.passage_attention_BL) for pairs in self.pairs))
+        queries_BD = torch.cat([queries(of.query_ids_BL, of.query_attention_BL).float() for of in self.pairs])
+        passages_BD = torch.cat([passages(of.passage_ids_BL, of.passage_attention_BL).float() for of in self.pairs])
         # In bf16 nearly equal scores become ties, and ties count against the encoder.
         with torch.autocast(queries_BD.device.type, enabled=False):
             scores_BB = queries_BD @ passages_BD.T
@@ -122,10 +122,6 @@ class Signals:
         """The vectors that retrieval would compare."""
         vectors_BD = self.vectors(ids_BL, attention_BL).float()
         return functional.normalize(vectors_BD, dim=1) if self.normalize else vectors_BD
-
-
-def _all(encode: Encode, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    return torch.cat([encode(*text).float() for text in texts])
 
 
 def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks: Sequence[int]) -> list[Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from stillhouse.core.artifacts import Manifest
 from stillhouse.core.curves import DEV
 from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
@@ -51,10 +52,10 @@ NOT_A_RETRIEVER = ("bm25", "rerank", "")
 class Content:
     """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
-    `synthetic` are the generated test queries if `test` holds labelled ones. `of_runs` maps a system to the facts of
-    its run, which have `choice` if `select-best` chose it. `cut_short` comes from `figures.cut_short` and `missing`
-    from `figures.missing`. `made_by` maps a system to the step that made its run, or
-    to "" for a run of another tool. `teachers` maps a training to its teacher.
+    `synthetic` are the generated test queries if `test` holds labelled ones. `made` maps a system to the manifest of
+    its run, whose step is "" for a run of another tool, and whose facts have `choice` if `select-best` chose it.
+    `cut_short` comes from `figures.cut_short` and `missing` from `figures.missing`. `teachers` maps a training to its
+    teacher.
     """
 
     title: str
@@ -68,11 +69,10 @@ class Content:
     curves: Mapping[str, pd.DataFrame]
     examples: int
     samples: Samples
-    of_runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    made_by: Mapping[str, str] = field(default_factory=dict)
-    teachers: Mapping[str, Taught] = field(default_factory=dict)
+    made: Mapping[str, Manifest]
+    cut_short: Mapping[str, Mapping[str, int]]
+    missing: Mapping[str, int]
+    teachers: Mapping[str, Taught]
 
 
 @doing("drawing the report")
@@ -112,7 +112,7 @@ def headline(content: Content) -> dict[str, Any]:
     """
     test, dev = content.test, content.dev
     measure, means = test.measures[0], test.means()
-    dense = [system for system in test.systems if content.made_by.get(system) not in NOT_A_RETRIEVER]
+    dense = [system for system in test.systems if content.made[system].step not in NOT_A_RETRIEVER]
     retrievers = dense or test.systems
     dev_means = dev.means() if measure in dev.measures else {}
     on_dev = [system for system in retrievers if system in dev_means]  # another tool's run may have test queries alone
@@ -166,7 +166,7 @@ def headline_sentence(content: Content) -> str:
 
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
-    found = content.of_runs.get(system, {}).get("choice")
+    found = content.made[system].facts.get("choice")
     return Choice.of(found) if found else None
 
 

@@ -92,6 +92,6 @@ def below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
     """The named uses and all uses that depend on them, directly or indirectly."""
     found = set(names)
     for use in uses:
-        if any(source.split("/")[0] in found for source in use.inputs.values()):
+        if found & set(use.read_from):
             found.add(use.name)
     return found

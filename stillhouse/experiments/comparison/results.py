@@ -10,7 +10,7 @@ from stillhouse.corpus.schemas import SOURCE
 from stillhouse.experiments.comparison.files import write_files
 from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
-from stillhouse.experiments.comparison.page import variant_examples, write_page
+from stillhouse.experiments.comparison.page import PAGE, render, variant_examples
 from stillhouse.experiments.comparison.plan import Plan
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.experiments.comparison.table import Table, make_table
@@ -50,5 +50,6 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         if (job.variant, job.seed) not in failures
     }
     corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
-    write_page(table, outcomes, target, variant_examples(table, corpus, runs))
+    page = render(table, outcomes, variant_examples(table, corpus, runs))
+    (target / PAGE).write_text(page, encoding="utf-8")
     return table

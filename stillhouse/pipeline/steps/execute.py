@@ -42,11 +42,7 @@ step read outside the run."""
 
 
 def execute(
-    step: Step,
-    config: Any,
-    inputs: Mapping[str, Path],
-    outputs: Mapping[str, Path],
-    shares: Path | None = None,
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], shares: Path | None = None
 ) -> Report:
     """Runs `step` from input folders to output folders.
 

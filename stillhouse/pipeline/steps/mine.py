@@ -97,13 +97,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         rows_QD, dropped = mining.best_of(asked, others_QD, config.others_depth, accept)
         sources.append(rows_QD)
         above += dropped
-    taken_QD = mining.interleaved(sources)
-    random_QD, dropped = mining.best_of(
-        asked,
-        mining.random_passages(asked, taken_QD, config.random_negatives, config.seed),
-        config.random_negatives,
-        accept,
-    )
+    drawn_QD = mining.random_passages(asked, mining.interleaved(sources), config.random_negatives, config.seed)
+    random_QD, dropped = mining.best_of(asked, drawn_QD, config.random_negatives, accept)
     above += dropped
     rows_QD = mining.interleaved([*sources, random_QD])
 

@@ -39,16 +39,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
         deep = (config.dev_depth if split == "dev" else None) or config.depth
         query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)
-        scores_P = score_pairs(
-            model,
-            questions,
-            open_passage_texts(corpus, context.work, rows_QK[query_P, rank_P]),
-            query_P,
-            rows_QK[query_P, rank_P],
-            context,
-            f"re-ranking {split}",
-            config,
-        )
+        rows_P = rows_QK[query_P, rank_P]
+        texts, what = open_passage_texts(corpus, context.work, rows_P), f"re-ranking {split}"
+        scores_P = score_pairs(model, questions, texts, query_P, rows_P, context, what, config)
         scores_QK = reordered(rows_QK, query_P, rank_P, scores_P)
         write_run(outputs["run"] / f"{split}.trec", ids, corpus.passage_ids, rows_QK, scores_QK, config.system)
         scored += len(query_P)

@@ -71,15 +71,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
-    judged = JudgedQueries(corpus)
+    judged, alone = JudgedQueries(corpus), Fusion(depth=config.depth)
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
-        fusion = (
-            unfitted("auto", config.depth, hybrids[first].index)
-            if config.fusion == "auto"
-            else Fusion(depth=config.depth)
-        )
+        fusion = unfitted("auto", config.depth, hybrids[first].index) if config.fusion == "auto" else alone
         winner = Contender(first, fusion, unmeasured, unmeasured)
         return Report(
             "the corpus has no judged dev queries for model selection, so the first candidate is the winner: "
@@ -98,7 +94,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     contenders: dict[str, Contender] = {}
     for name, found in rankings.items():
         dense_QU = hybrids[name].products(vectors[name], rows_QU)
-        systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
+        systems = {"dense": (alone, dense_QU)}
         if config.fusion == "auto":
             both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
             systems["hybrid"] = found.fusion, fused_scores(found.fusion, rows_QU, both_QUF)

@@ -49,16 +49,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoder, imitation = BiEncoder.load(inputs["encoder"], towers="separate"), None
     if config.layers or "small" in inputs:
         encoder, imitation = _smaller(config, inputs, corpus, encoder, context)
-    found = train_query_tower(
-        encoder,
-        VectorIndex(inputs["old_index"]),
-        corpus,
-        Negatives.read(inputs["negatives"]) if "negatives" in inputs else None,
-        Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
-        config,
-        context,
-        imitation,
-    )
+    index = VectorIndex(inputs["old_index"])
+    negatives = Negatives.read(inputs["negatives"]) if "negatives" in inputs else None
+    teacher = Teacher.read(inputs["teacher"]) if "teacher" in inputs else None
+    found = train_query_tower(encoder, index, corpus, negatives, teacher, config, context, imitation)
     if not found.kept_step and not imitation:  # unchanged, with one tower for both if it had one
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])

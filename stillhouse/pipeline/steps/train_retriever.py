@@ -75,17 +75,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     distilled = "teacher" in inputs and not weak
     encoder.settings = replace(encoder.settings, titles=corpus.titles)
-    rows = fit_retriever(
-        encoder,
-        corpus,
-        Negatives.read(inputs["negatives"]),
-        Teacher.read(inputs["teacher"]) if distilled else None,
-        config,
-        config.negatives_per_query,
-        config.negatives_depth,
-        context,
-        loss,
-    )
+    negatives, teacher = Negatives.read(inputs["negatives"]), Teacher.read(inputs["teacher"]) if distilled else None
+    drawn = config.negatives_per_query, config.negatives_depth
+    rows = fit_retriever(encoder, corpus, negatives, teacher, config, *drawn, context, loss)
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
     summary = describe(rows, metric_in_curves(config))

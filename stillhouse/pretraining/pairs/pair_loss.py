@@ -61,18 +61,12 @@ class PairLoss:
 
         # Count lengths in CPU memory, so that no part waits for the device.
         queries, passages = (each.sum(1).numpy() for each in (drawn.query_attention_BL, drawn.passage_attention_BL))
-        kinds = [
-            _texts(self.towers.queries, queries, batch.query_ids_BL, batch.query_attention_BL),
-            _texts(self.towers.passages, passages, batch.passage_ids_BL, batch.passage_attention_BL),
-        ]
+        of_queries = self.towers.queries, queries, (batch.query_ids_BL, batch.query_attention_BL)
+        of_passages = self.towers.passages, passages, (batch.passage_ids_BL, batch.passage_attention_BL)
+        kinds = [BatchTexts(of[1], partial(_encode, *of)) for of in (of_queries, of_passages)]
         unpadded = leaves_padding_out(self.towers, self.config.padding, device)
         parts = make_parts(kinds, self.config.mini_batch_size, unpadded=unpadded, device=device, training=training)
         return parts, torch.zeros(2 * count, self.towers.passage_tower.width, device=device), loss
-
-
-def _texts(tower: Callable[[Tensor, Tensor], Tensor], lengths_B: NDArray[np.int64], *tokens_BL: Tensor) -> BatchTexts:
-    """Texts of one kind; `tokens_BL`, their ids and attention, are on the device."""
-    return BatchTexts(lengths_B, partial(_encode, tower, lengths_B, tokens_BL))
 
 
 def _encode(
@@ -81,7 +75,7 @@ def _encode(
     tokens_BL: tuple[Tensor, ...],
     rows_P: NDArray[np.int64],
 ) -> Tensor:
-    """The vectors [P, D] of some texts, padded to the longest one."""
+    """The vectors [P, D] of some texts, padded to the longest; `tokens_BL`, ids and attention, are on the device."""
     longest = int(lengths_B[rows_P].max())
     ids_PL, attention_PL = (each[on_device(rows_P, each.device), :longest] for each in tokens_BL)
     return tower(ids_PL, attention_PL)

@@ -48,11 +48,9 @@ def hand_over_figures(artifact: Any, figures: Mapping[str, float]) -> None:
 def _part_of(step: Step, inputs: Paths) -> str:
     """The step that does one shard of this step's work; empty if the work should not be divided."""
     part = DIVIDED.get(step.name, "")
-    if not part or set(SHARED_BY_HAND) & inputs.keys():
-        return ""
     # A fused teacher may have no cross-encoder, and then no work that needs a node.
-    needed = {port.name for port in find_step(part).inputs if not port.optional}
-    return part if needed <= inputs.keys() else ""
+    needed = {port.name for port in find_step(part).inputs if not port.optional} if part else set()
+    return part if needed <= inputs.keys() and not set(SHARED_BY_HAND) & inputs.keys() else ""
 
 
 def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, task: str = "") -> Report:

@@ -39,12 +39,7 @@ address of the first one."""
 
 
 def execute_on_nodes(
-    step: Step,
-    config: Any,
-    inputs: Mapping[str, Path],
-    outputs: Mapping[str, Path],
-    settings: NodeSettings,
-    cluster: Cluster | None = None,
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], settings: NodeSettings
 ) -> Report:
     """Runs a step as a `TrainJob`, in which its processes on all nodes share the work.
 
@@ -66,7 +61,7 @@ def execute_on_nodes(
 
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
     work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
-    folder = run_job(step.name, work, settings, command, lambda folder: (folder / "report.json").is_file(), cluster)
+    folder = run_job(step.name, work, settings, command, lambda folder: (folder / "report.json").is_file())
     with doing("collecting the outputs of the nodes"):
         facts = read_manifest(folder / "outputs" / next(iter(outputs)), verify=False).facts
         report = read_report(folder / "report.json", facts)
@@ -84,7 +79,6 @@ def run_job(
     settings: NodeSettings,
     command: Callable[[Path], Sequence[str]],
     done: Callable[[Path], bool],
-    cluster: Cluster | None = None,
     beside: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
 ) -> Path:
     """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its folder on the volume.
@@ -95,7 +89,7 @@ def run_job(
     own, namespace = os.environ.get(POD, ""), own_namespace()
     if not own or not namespace:
         raise InputError(f"only a pod of Kubeflow can start nodes: ${POD} and {NAMESPACE} do not say which pod this is")
-    cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
+    cluster = Cluster(connect("several nodes need"), namespace, say)
     pod = describe(cluster.pod(own))
     name = job_name(step, pod.run, settings.task, work)
     folder = work_root().absolute() / FOLDER / f"{step}-{digest_json([name])[:20]}"

@@ -77,7 +77,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """A hint: the closest valid word, or all of them if none is close."""
     words = list(words)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words))}"
+    return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words)) or 'none'}"
 
 
 def refuse_unknown(name: Any, known: Iterable[str], what: str) -> None:

@@ -22,7 +22,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.training.groups import GroupSampler
-from stillhouse.training.losses import contrastive_loss, distillation_loss
+from stillhouse.training.losses import LossBatch, contrastive_loss, distillation_loss
 from stillhouse.training.negatives import Negatives
 from stillhouse.training.retriever_training import RetrieverLoss, fit_retriever
 from stillhouse.training.settings import RetrieverConfig
@@ -152,7 +152,7 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
         q, p = queries[:, :width], passages[:, :width]
         if encoder.settings.normalize:
             q, p = q / q.norm(dim=1, keepdim=True), p / p.norm(dim=1, keepdim=True)
-        value = contrastive_loss(q, p, place[:, 0], negative, settings.temperature, settings.contrastive)
+        value = contrastive_loss(LossBatch(q, p, place[:, 0], negative), settings.temperature, settings.contrastive)
         if case.get("teacher"):
             scores = torch.stack([q[i] @ p[place[i]].T for i in range(len(q))]) / settings.temperature
             known = teacher_of(Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives"))

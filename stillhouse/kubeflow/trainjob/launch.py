@@ -28,7 +28,7 @@ from stillhouse.kubeflow.trainjob.follow import find_or_start, follow
 from stillhouse.kubeflow.trainjob.manifest import job_name, train_job
 from stillhouse.kubeflow.trainjob.own_pod import describe
 from stillhouse.kubeflow.trainjob.settings import POD, NodeSettings
-from stillhouse.pipeline.steps.execute import open_inputs, read_report, refuse_mismatch, refuse_outputs, work_name
+from stillhouse.pipeline.steps.execute import checked, read_report, work_name
 from stillhouse.pipeline.steps.old_work import remove_old_work
 from stillhouse.pipeline.steps.spec import Report, Step
 
@@ -48,11 +48,7 @@ def execute_on_nodes(
     """
     if not step.parallel and settings.placement.nodes * settings.processes > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
-    inputs = {name: Path(path) for name, path in inputs.items() if path}
-    with doing("verifying the digests of its inputs"):
-        manifests = open_inputs(step, inputs)
-    refuse_mismatch(step, manifests)
-    refuse_outputs(inputs, outputs)
+    inputs, digests = checked(step, inputs, outputs)
 
     def command(folder: Path) -> list[str]:
         made = {name: folder / "outputs" / name for name in outputs}
@@ -60,8 +56,13 @@ def execute_on_nodes(
         return [*NODE_PROGRAM, *torchrun_words([*words, f"--report={folder / 'report.json'}"])]
 
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
-    work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
-    folder = run_job(step.name, work, settings, command, lambda folder: (folder / "report.json").is_file())
+    folder = run_job(
+        step.name,
+        work_name(step, config, digests),
+        settings,
+        command,
+        lambda folder: (folder / "report.json").is_file(),
+    )
     with doing("collecting the outputs of the nodes"):
         facts = read_manifest(folder / "outputs" / next(iter(outputs)), verify=False).facts
         report = read_report(folder / "report.json", facts)

@@ -42,11 +42,12 @@ def link_or_copy(file: str, target: str) -> None:
         shutil.copyfile(file, target)
 
 
-def copy_whole(folder: Path, target: Path) -> None:
+def copy_whole(folder: Path, target: Path) -> Path:
     """Copies a folder completely or not at all, by links on the same disk. What an earlier try copied stays."""
     if not target.is_dir():
         with whole_folder(target) as staging:
             shutil.copytree(folder, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+    return target
 
 
 def refuse_foreign_files(folder: Path, names: Iterable[str]) -> None:

@@ -66,17 +66,14 @@ class Measured:
 
     def means(self) -> dict[str, dict[str, float]]:
         """{system: {measure: mean over the queries judged for it}}."""
-        return self._means(self.values)
+        return {
+            system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
+            for system, table in self.values.items()
+        }
 
     def passage_means(self) -> dict[str, dict[str, float]]:
         """`means` of `of_passages`."""
-        return self._means(self.of_passages)
-
-    def _means(self, values: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, float]]:
-        return {
-            system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
-            for system, table in values.items()
-        }
+        return dataclasses.replace(self, values=self.of_passages).means()
 
 
 @doing("measuring the runs")

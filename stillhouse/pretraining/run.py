@@ -115,8 +115,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     config = with_lengths_of(encoder, config)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
-    make_setup = _pair_setup if objective.pairs else _bottleneck_setup
-    setup = make_setup(config, objective, encoder, cache, folders, device)
+    setup = _setup(config, objective, encoder, cache, folders, device)
     counts_V = unigram_counts(cache, setup.training, len(output_matrix(encoder.model)[0]))
     if not objective.pairs and not encoder.head_trained:
         start_head(encoder, counts_V)
@@ -183,7 +182,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     return Pretrained(encoder, pair_module, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
 
-def _bottleneck_setup(
+def _setup(
     config: PretrainingConfig,
     objective: Objective,
     encoder: MaskedLanguageModel,
@@ -191,6 +190,19 @@ def _bottleneck_setup(
     folders: Folders,
     device: torch.device,
 ) -> Setup:
+    if objective.pairs:
+        maker = open_pairs(
+            cache,
+            objective.pairs,
+            config,
+            heldout_fraction=config.heldout_fraction,
+            max_eval_samples=config.max_eval_samples,
+            seed=config.seed,
+            device=device,
+        )
+        torch.manual_seed(config.seed)
+        pairs = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
+        return Setup(pairs, maker, maker.training, maker.heldout, maker.skipped)
     if objective.name != PLAIN_MLM.name:
         require_head("model to start from", encoder)
     training, heldout, skipped = split_passages(cache, config)
@@ -206,28 +218,6 @@ def _bottleneck_setup(
     )
     make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)
     return Setup(module, make, training, heldout, skipped)
-
-
-def _pair_setup(
-    config: PretrainingConfig,
-    objective: Objective,
-    encoder: MaskedLanguageModel,
-    cache: TokenCache,
-    folders: Folders,
-    device: torch.device,
-) -> Setup:
-    maker = open_pairs(
-        cache,
-        objective.pairs,
-        config,
-        heldout_fraction=config.heldout_fraction,
-        max_eval_samples=config.max_eval_samples,
-        seed=config.seed,
-        device=device,
-    )
-    torch.manual_seed(config.seed)
-    module = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
-    return Setup(module, maker, maker.training, maker.heldout, maker.skipped)
 
 
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:

@@ -134,7 +134,4 @@ def deleted_with_this_pod(cluster: Cluster, name: str) -> Iterator[None]:
 
 def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
     """Puts inputs into a job's folder, and returns where each is there."""
-    there = {name: folder / "inputs" / name for name in inputs}
-    for name, source in inputs.items():
-        copy_whole(source, there[name])
-    return there
+    return {name: copy_whole(source, folder / "inputs" / name) for name, source in inputs.items()}

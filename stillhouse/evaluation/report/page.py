@@ -129,9 +129,10 @@ def headline(content: Content) -> dict[str, Any]:
         verdict = "not distinguishable from"
     elif not comparison and difference:
         verdict = "above" if difference > 0 else "below"  # untested, so no claim
+    name = short_name(best)
     return {
         "best": best,
-        "subject": _subject(best),
+        "subject": f"The {name} retriever" if best in ADJECTIVES else name[0].upper() + name[1:],
         "baseline": baseline,
         "against": BEFORE.get(baseline, ""),
         "by_dev": bool(dev_means),
@@ -167,13 +168,7 @@ def headline_sentence(content: Content) -> str:
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
     found = content.made[system].facts.get("choice")
-    return Choice.of(found) if found else None
-
-
-def _subject(system: str) -> str:
-    """The system as the subject of a sentence."""
-    name = short_name(system)
-    return f"The {name} retriever" if system in ADJECTIVES else name[0].upper() + name[1:]
+    return Choice(**found) if found else None
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:

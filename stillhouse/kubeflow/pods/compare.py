@@ -41,7 +41,7 @@ from stillhouse.kubeflow.pods.stage import (
     step_in_pod,
 )
 from stillhouse.kubeflow.trainjob.parts import Part
-from stillhouse.kubeflow.trainjob.settings import NodeSettings, read_node_settings
+from stillhouse.kubeflow.trainjob.settings import read_node_settings
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.recipes import Recipe, load_recipe
 from stillhouse.pipeline.uses import Stage, Use, stages_of
@@ -100,6 +100,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
     """Runs every variant with every seed, here or on the pod's nodes, then writes one table and one page."""
     from stillhouse.experiments.comparison.page import PAGE as COMPARISON
     from stillhouse.experiments.comparison.results import write_comparison
+    from stillhouse.kubeflow.trainjob.shares import run_parts
 
     with one_line_errors():
         plan, given = read_plan(_folder(values)), given_folders(values)
@@ -111,9 +112,10 @@ def run_variants(values: Mapping[str, Any]) -> None:
             for place in step_folders(given.values()):  # where a comparison has them; nodes read them there too
                 copy_whole(place, root / SHARED / ARTIFACTS / place.name)
             shutil.copytree(_folder(values), root / RECIPE, dirs_exist_ok=True)
-            nodes = read_node_settings(os.environ, NAME, sys.argv)
-            if nodes:
-                _by_nodes(plan, root, nodes)
+            if nodes := read_node_settings(os.environ, NAME, sys.argv):  # each of which does one run at a time
+                module = "stillhouse.kubeflow.pods.compare"
+                parts = [Part((str(root), str(number)), module=module) for number in range(len(plan.jobs))]
+                run_parts(NAME, root.name, parts, nodes)
             failures: dict[tuple[str, int], Failure] = {}
             for number, job in enumerate(plan.jobs):
                 if failure := do_job(plan, number, root):
@@ -143,15 +145,6 @@ def do_job(plan: Plan, number: int, root: Path) -> Failure | None:
         write_whole_json(record, asdict(failure) if failure else {})
     content = json.loads(record.read_text(encoding="utf-8"))
     return Failure(**content) if content else None
-
-
-def _by_nodes(plan: Plan, root: Path, nodes: NodeSettings) -> None:
-    """Does the runs on nodes, each of which does one at a time."""
-    from stillhouse.kubeflow.trainjob.shares import run_parts
-
-    module = "stillhouse.kubeflow.pods.compare"
-    parts = [Part((str(root), str(number)), module=module) for number in range(len(plan.jobs))]
-    run_parts(NAME, root.name, parts, nodes)
 
 
 def _folder(values: Mapping[str, Any]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig, IndexConfig
 
@@ -29,7 +30,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
     normalize, width = encoder.settings.normalize, config.truncate_dim or encoder.width
-    refuse_width(width, encoder.width)
+    if width > encoder.width:
+        raise InputError(
+            f"truncate_dim is {width} and the model's vectors have {encoder.width} dimensions; set it lower, or leave "
+            "it out"
+        )
     shards = []
     given = inputs.get("vectors") or context.shares
     if given:
@@ -53,15 +58,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         facts |= measured.recall | {"measured_on": measured.queries, "measured_with": measured.source}
         summary += f"; {config.kind}: {measured}"
     return Report(summary, metrics=metrics, facts=facts)
-
-
-def refuse_width(width: int, model: int) -> None:
-    from stillhouse.core.errors import InputError
-
-    if width > model:
-        raise InputError(
-            f"truncate_dim is {width} and the model's vectors have {model} dimensions; set it lower, or leave it out"
-        )
 
 
 STEP = Step(

@@ -69,7 +69,7 @@ class Request:
     recipe: str = ""
     """A shipped recipe or a file; "" = the pipeline's default in `RECIPES`."""
     sweep: str = "all-objectives"
-    """The number of parts in which `train` and `refresh` encode a corpus; 0 = the number in the placements."""
+    """A shipped sweep or a file."""
     settings: tuple[str, ...] = ()
     """Settings that replace the recipe's, each as `STAGE.SETTING=VALUE`."""
 

@@ -210,11 +210,10 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
     """A line on the trainings that compute a batch in parts; empty if none does."""
     cached = [name for name, section in settings.items() if section.get("gradient_cache")]
-    split = {name: section.get("gradient_accumulation_steps", 1) for name, section in settings.items()}
     said = [
         f"{name} computes a batch in {parts} (gradient_accumulation_steps)"
-        for name, parts in split.items()
-        if parts > 1
+        for name, section in settings.items()
+        if (parts := section.get("gradient_accumulation_steps", 1)) > 1
     ]
     if cached:
         compute = "computes" if len(cached) == 1 else "compute"

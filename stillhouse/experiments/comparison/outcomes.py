@@ -56,7 +56,7 @@ def read_outcome(
     [measured] = values.values()
     of_pretraining = {} if curves is None else _read_pretraining(curves)
     lowest = {name: lowest_loss(folder) for name, folder in (losses or {}).items()}
-    frames = {split: measured.get(split, pd.DataFrame()) for split in SPLITS}
+    frames: dict[str, Any] = {split: measured.get(split, pd.DataFrame()) for split in SPLITS}
     return Outcome(variant=variant, seed=seed, losses=lowest, **frames, **of_pretraining)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.placement import Claim, Placement, Secret, cores, gib
@@ -46,13 +46,19 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
 
 def launcher_of(placement: Placement) -> Placement:
     """The placement of the step's own pod, which starts the nodes and waits for them."""
-    sizes = {"cpu": "250m", "cpu_limit": "2", "memory": "1Gi", "memory_limit": "4Gi", "shared_memory": ""}
+    sizes: dict[str, Any] = {
+        "cpu": "250m",
+        "cpu_limit": "2",
+        "memory": "1Gi",
+        "memory_limit": "4Gi",
+        "shared_memory": "",
+    }
     return dataclasses.replace(placement, nodes=1, accelerator=None, node_selector={}, tolerations=(), **sizes)
 
 
 def bare(placement: Placement) -> Placement:
     """The placement without volumes, secrets, queue and accelerator: its pod waits for nothing that may be missing."""
-    mounts = {"claims": (), "secrets": (), "shared_memory": ""}
+    mounts: dict[str, Any] = {"claims": (), "secrets": (), "shared_memory": ""}
     return dataclasses.replace(placement, nodes=1, queue="", priority="", accelerator=None, **mounts)
 
 

@@ -86,8 +86,8 @@ def _execute(
     )
     if run_context.rank() > 0:  # works with the first process; only that one writes
         context.work.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as folder:  # for outputs that nobody reads
-            staged = {port.name: Path(folder) / port.name for port in step.outputs}
+        with tempfile.TemporaryDirectory() as unread:  # for outputs that nobody reads
+            staged = {port.name: Path(unread) / port.name for port in step.outputs}
             for path in staged.values():
                 path.mkdir()
             return step.run(config, inputs, staged, context)

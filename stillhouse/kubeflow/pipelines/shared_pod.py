@@ -46,19 +46,13 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
 
 def launcher_of(placement: Placement) -> Placement:
     """The placement of the step's own pod, which starts the nodes and waits for them."""
-    sizes: dict[str, Any] = {
-        "cpu": "250m",
-        "cpu_limit": "2",
-        "memory": "1Gi",
-        "memory_limit": "4Gi",
-        "shared_memory": "",
-    }
+    sizes: Any = {"cpu": "250m", "cpu_limit": "2", "memory": "1Gi", "memory_limit": "4Gi", "shared_memory": ""}
     return dataclasses.replace(placement, nodes=1, accelerator=None, node_selector={}, tolerations=(), **sizes)
 
 
 def bare(placement: Placement) -> Placement:
     """The placement without volumes, secrets, queue and accelerator: its pod waits for nothing that may be missing."""
-    mounts: dict[str, Any] = {"claims": (), "secrets": (), "shared_memory": ""}
+    mounts: Any = {"claims": (), "secrets": (), "shared_memory": ""}
     return dataclasses.replace(placement, nodes=1, queue="", priority="", accelerator=None, **mounts)
 
 

@@ -22,6 +22,7 @@ from ir_measures import RR
 from benchmarks.command import command
 from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve
 from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "languages.md"
@@ -65,7 +66,7 @@ def _measured(code: str, data: Path, work: Path, model: object) -> list[str]:
     values = [_reciprocal_ranks(opened, _as_in_english(opened))]
     values += [_reciprocal_ranks(opened, ir_measures.read_trec_run(str(Path(run) / "test.trec"))) for run in runs]
     cells = [f"{of.mean():.3f}" for of in values]
-    gain = compare((values[2] - values[1])[:, None], bootstrap_samples=2000, randomisation_samples=10_000, seed=42)[0]
+    gain = compare((values[2] - values[1])[:, None], Samples())[0]
     cells[2] += (
         f" ({gain.difference:+.3f}, {gain.low:+.3f} to {gain.high:+.3f})" if (values[2] != values[1]).any() else ""
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.quality_cells import CELLS, LABELS, SETS, Size
 from benchmarks.quality_run import MEASURE, PEER, TEACHER
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
 
 Cells = Mapping[str, Mapping[str, Any]]
@@ -135,7 +136,7 @@ def processor_of(cell: Mapping[str, Any]) -> str:
 
 def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:
     """Of two systems on the same questions."""
-    [found] = compare((system_Q - baseline_Q)[:, None], bootstrap_samples=10_000, randomisation_samples=10_000, seed=42)
+    [found] = compare((system_Q - baseline_Q)[:, None], Samples(10_000))
     return found
 
 

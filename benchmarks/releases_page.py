@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.quality_cells import SETS
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
 
 MEASURE = "nDCG@10"
@@ -90,7 +91,7 @@ def compared(releases: Mapping[str, Any], number: int) -> list[str]:
 
 def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:
     """Of two systems on the same questions."""
-    [found] = compare((system_Q - baseline_Q)[:, None], bootstrap_samples=10_000, randomisation_samples=10_000, seed=42)
+    [found] = compare((system_Q - baseline_Q)[:, None], Samples(10_000))
     return found
 
 

@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "a sample of an index that never changes",
         "training/fixed_passages.py",
-        "[self._seed, SAMPLES, step]",
+        "[self.seed, SAMPLES, step]",
         "[self._seed, SAMPLES]",
         (FIXED,),
     ),

@@ -74,6 +74,7 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
     import numpy as np
     import yaml
 
+    from stillhouse.evaluation.samples import Samples
     from stillhouse.evaluation.significance import compare
     from stillhouse.experiments.tuning.search import RANKS, SETTINGS
 
@@ -83,7 +84,7 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
         return [f"None of {tried} trials is better; {start}."]
     best = finished[0]
     differences = np.array(best.user_attrs[RANKS])[:, None] - default[:, None]
-    (found,) = compare(differences, bootstrap_samples=10_000, randomisation_samples=10_000, seed=42)
+    (found,) = compare(differences, Samples(10_000))
     path = search.folder / BEST
     write_whole(path, yaml.safe_dump(merged(recipe, best.user_attrs[SETTINGS]), sort_keys=False))
     said = (

@@ -51,10 +51,15 @@ def map_array(path: Path, dtype: DTypeLike, row: tuple[int, ...] = ()) -> NDArra
 
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     """The header of an array's file."""
-    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, about)
+    write_header(file, dtype, shape)
     return file.getvalue()
+
+
+def write_header(file: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Writes the header of an array whose numbers follow. NumPy pads it, so a new length overwrites it in place."""
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, about)
 
 
 def write_numbers(file: IO[bytes], array: NDArray[Any]) -> None:

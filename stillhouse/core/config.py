@@ -77,7 +77,14 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """A hint: the closest valid word, or all of them if none is close."""
     words = list(words)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words))}"
+    return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words)) or 'none'}"
+
+
+def refuse_unknown(name: Any, known: Iterable[str], what: str) -> None:
+    """Raises `InputError`, which begins with `what` and names the nearest, for a name that is not among the `known`."""
+    known = list(known)
+    if name not in known:
+        raise InputError(f"{what} {shown(name)}; {nearest(str(name), known)}")
 
 
 def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
@@ -90,8 +97,7 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
     types = field_types(cls)
     checked = {}
     for key, value in values.items():
-        if key not in fields:
-            raise InputError(f"{where}: unknown setting {shown(key)}; {nearest(str(key), fields)}")
+        refuse_unknown(key, fields, f"{where}: unknown setting")
         checked[key] = check_value(value, types[key], fields[key].metadata, f"{where}.{key}")
     try:
         return cls(**checked)
@@ -158,8 +164,7 @@ def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Iterable[str], 
     """Raises `InputError` for a section of a recipe that is not among `sections`."""
     sections = list(sections)
     for name in recipe:
-        if name not in sections:
-            raise InputError(f"{where}: unknown section {shown(name)}; {nearest(str(name), sections)}")
+        refuse_unknown(name, sections, f"{where}: unknown section")
 
 
 def read_as(cls: type[C], values: Any, where: str) -> C:
@@ -171,8 +176,7 @@ def read_as(cls: type[C], values: Any, where: str) -> C:
     if not isinstance(values, Mapping):
         raise InputError(f"{where} must map settings to values, not {shown(values)}")
     for name in values:
-        if name not in hints:
-            raise InputError(f"{where}: unknown setting {shown(name)}; {nearest(str(name), hints)}")
+        refuse_unknown(name, hints, f"{where}: unknown setting")
     made = {name: _read_value(hints[name], value, f"{where}: {name}") for name, value in values.items()}
     missing = [
         field.name

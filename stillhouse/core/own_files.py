@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stillhouse.core.artifacts import digest_file, flush, refuse_file_above, write_whole
+from stillhouse.core.artifacts import digest_file, flush, refuse_file_above, whole_folder, write_whole
 from stillhouse.core.context import say
 from stillhouse.core.errors import InputError, usable_place
 from stillhouse.core.lock import only_process
@@ -40,6 +40,14 @@ def link_or_copy(file: str, target: str) -> None:
         os.link(file, target)
     except OSError:
         shutil.copyfile(file, target)
+
+
+def copy_whole(folder: Path, target: Path) -> Path:
+    """Copies a folder completely or not at all, by links on the same disk. What an earlier try copied stays."""
+    if not target.is_dir():
+        with whole_folder(target) as staging:
+            shutil.copytree(folder, staging, dirs_exist_ok=True, copy_function=link_or_copy)
+    return target
 
 
 def refuse_foreign_files(folder: Path, names: Iterable[str]) -> None:

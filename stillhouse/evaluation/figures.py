@@ -21,6 +21,7 @@ from stillhouse.evaluation.answer_matching import AnswerMatcher, texts_alone
 from stillhouse.evaluation.measures import AnswerAt, Measure, cutoff, per_query
 from stillhouse.evaluation.own_passages import taken_from, without
 from stillhouse.evaluation.runs import places, read_run, rows_of_run
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, bootstrap_intervals, compare, compared_pairs
 
 SYNTHETIC = "synthetic"
@@ -38,10 +39,10 @@ class Measured:
     """
 
     split: str
-    runs: Mapping[str, pd.DataFrame]
-    values: Mapping[str, pd.DataFrame]
+    runs: dict[str, pd.DataFrame]
+    values: dict[str, pd.DataFrame]
     labels: str = SOURCE
-    of_passages: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    of_passages: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def synthetic(self) -> bool:
@@ -65,17 +66,14 @@ class Measured:
 
     def means(self) -> dict[str, dict[str, float]]:
         """{system: {measure: mean over the queries judged for it}}."""
-        return self._means(self.values)
+        return {
+            system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
+            for system, table in self.values.items()
+        }
 
     def passage_means(self) -> dict[str, dict[str, float]]:
         """`means` of `of_passages`."""
-        return self._means(self.of_passages)
-
-    def _means(self, values: Mapping[str, pd.DataFrame]) -> dict[str, dict[str, float]]:
-        return {
-            system: {measure: float(np.nanmean(table[measure].to_numpy())) for measure in self.measures}
-            for system, table in values.items()
-        }
+        return dataclasses.replace(self, values=self.of_passages).means()
 
 
 @doing("measuring the runs")
@@ -115,9 +113,7 @@ def measure_runs(
     }
     matchers = {labels: AnswerMatcher(answers, query_ids, texts_alone(corpus)) for labels, query_ids in kinds.items()}
     left_out = pd.concat([taken_from(queries), own], ignore_index=True)
-    kept: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
-    values: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
-    of_passages: dict[str, dict[str, pd.DataFrame]] = {labels: {} for labels in kinds}
+    parts = {labels: Measured(split, {}, {}, labels) for labels in kinds}
     for system, folder in runs.items():
         path = folder if folder.is_file() else folder / f"{split}.trec"
         run = read_run(path)
@@ -141,19 +137,15 @@ def measure_runs(
             if answered:
                 rows_L = shown["row"].to_numpy()
                 found = answer_recall(matchers[labels], query_ids, shown, rows_L, answered)
-            measured = partial(_measured, found, measures)
-            values[labels][system] = measured(judged, shown)
+            part, measured = parts[labels], partial(_measured, found, measures)
+            part.values[system] = measured(judged, shown)
             if corpus.documents is not None and labels == SOURCE:
-                of_passages[labels][system] = values[labels][system]
+                part.of_passages[system] = part.values[system]
                 shown = best_of_documents(chosen, corpus.documents)
                 shown = shown[shown["rank"] <= depth] if depth else shown
-                values[labels][system] = measured(*as_documents(corpus, judged, shown))
-            kept[labels][system] = shown.drop(columns="row")
-    return [
-        Measured(split, kept[labels], values[labels], labels, of_passages[labels])
-        for labels in kinds
-        if values[labels] and next(iter(values[labels].values())).size
-    ]
+                part.values[system] = measured(*as_documents(corpus, judged, shown))
+            part.runs[system] = shown.drop(columns="row")
+    return [part for part in parts.values() if part.queries and part.measures]
 
 
 def _measured(found: pd.DataFrame, measures: Sequence[Measure], qrels: pd.DataFrame, run: pd.DataFrame) -> pd.DataFrame:
@@ -241,15 +233,13 @@ def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], count: int
 
 
 def _refuse_foreign_qrels(corpus: Corpus, qrels: pd.DataFrame, split: str) -> None:
-    known = {"query_id": qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()}
-    known["passage_id"] = corpus.passage_ids.find(qrels["passage_id"]) >= 0
-    for column, there in known.items():
-        unknown = ~there
-        if unknown.any():
-            what, name = column.removesuffix("_id"), qrels[column][unknown].iloc[0]
+    known = {"query": qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()}
+    known["passage"] = corpus.passage_ids.find(qrels["passage_id"]) >= 0
+    for what, there in known.items():
+        if not there.all():
             raise InputError(
-                f"the {split} qrels of {corpus.folder} name {what} {name!r}, which the corpus does not have: they "
-                "belong to another corpus; run `stillhouse ingest` again"
+                f"the {split} qrels of {corpus.folder} name {what} {qrels[f'{what}_id'][~there].iloc[0]!r}, which the "
+                "corpus does not have: they belong to another corpus; run `stillhouse ingest` again"
             )
 
 
@@ -275,12 +265,12 @@ def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[st
 
 
 @doing("computing confidence intervals")
-def intervals(measured: Measured, samples: int, seed: int) -> dict[str, dict[str, list[float]]]:
+def intervals(measured: Measured, samples: Samples) -> dict[str, dict[str, list[float]]]:
     """{system: {measure: [low, high]}}: 95 % bootstrap intervals of the means."""
     result: dict[str, dict[str, list[float]]] = {system: {} for system in measured.systems}
     for judged, measures in _judged_together(measured):
         values_QV = np.concatenate([table[measures].to_numpy()[judged] for table in measured.values.values()], axis=1)
-        low_V, high_V = bootstrap_intervals(values_QV, samples, seed)
+        low_V, high_V = bootstrap_intervals(values_QV, samples.bootstrap_samples, samples.seed)
         bounds = iter(zip(low_V, high_V))
         for system in measured.systems:
             result[system] |= {measure: [stable(value) for value in next(bounds)] for measure in measures}
@@ -297,12 +287,7 @@ def _judged_together(measured: Measured) -> list[tuple[np.ndarray, list[str]]]:
 
 @doing("testing the differences")
 def comparisons(
-    measured: Measured,
-    *,
-    bootstrap_samples: int,
-    randomisation_samples: int,
-    seed: int,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    measured: Measured, samples: Samples, pairs: Sequence[tuple[str, str]] | None = None
 ) -> dict[tuple[str, str], dict[str, Comparison]]:
     """{(system, baseline): {measure: comparison}}; Holm's correction covers the pairs, separately for each measure.
 
@@ -314,10 +299,7 @@ def comparisons(
         judged = measured.judged(measure)
         values = {system: table[measure].to_numpy()[judged] for system, table in measured.values.items()}
         differences_QC = np.stack([values[system] - values[baseline] for system, baseline in pairs], axis=1)
-        found = compare(
-            differences_QC, bootstrap_samples=bootstrap_samples, randomisation_samples=randomisation_samples, seed=seed
-        )
-        for pair, comparison in zip(pairs, found):
+        for pair, comparison in zip(pairs, compare(differences_QC, samples)):
             numbers = {name: stable(value) for name, value in dataclasses.asdict(comparison).items()}
             result[pair][measure] = Comparison(**numbers)
     return result

@@ -57,7 +57,10 @@ def parse_measures(names: str | Sequence[str]) -> list[Measure]:
                 f"measures: {name!r} is not a measure; write names as ir_measures does, for example "
                 "RR@10, nDCG@10, R@100 or Answer@20"
             ) from None
-        _try_out(measure)
+        try:  # some need a parameter or a program, whose absence shows only now
+            list(ir_measures.iter_calc([measure], {"q": {"p": 1}}, {"q": {"p": 1.0}}))
+        except Exception as error:
+            raise InputError(f"measures: {name!r} cannot be computed here ({error}); choose another") from None
         measures.append(measure)
     if not measures:
         raise InputError("measures is empty; name at least one, for example 'RR@10'")
@@ -91,14 +94,6 @@ def measure_named(name: str) -> ir_measures.Measure:
 def cutoff(measure: Measure) -> int:
     """How many passages of a ranking a measure looks at; 0 for all."""
     return measure.cutoff if isinstance(measure, AnswerAt) else int(measure.params.get("cutoff", 0))
-
-
-def _try_out(measure: ir_measures.Measure) -> None:
-    """Compute the measure once, because some need a parameter or a program whose absence shows only then."""
-    try:
-        list(ir_measures.iter_calc([measure], {"q": {"p": 1}}, {"q": {"p": 1.0}}))
-    except Exception as error:
-        raise InputError(f"measures: {str(measure)!r} cannot be computed here ({error}); choose another") from None
 
 
 def per_query_of_rows(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.core.config import setting
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.evaluation.samples import Samples
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(Samples):
     """When a challenger is refused."""
 
     measure: str = setting("RR@10", "the measure that decides, by its name in ir_measures")
@@ -21,6 +21,3 @@ class Rule:
         maximum=1,
     )
     least_queries: int = setting(1, "refuse if there are fewer test queries", minimum=1)
-    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples for the interval", minimum=100)
-    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips for the p-value", minimum=100)
-    seed: int = setting(42, "seed of every random choice", minimum=0)

@@ -93,18 +93,9 @@ def never_negative(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np
     right = pd.concat([relevant, not_negatives(corpus)])
     query_ids_right, rows_right = right["query_id"].to_numpy(), right["row"].to_numpy()
     text_of_right, equal = twins(corpus, rows_right)
-    right = pd.DataFrame(
-        {
-            "query_text": text_of_query.reindex(query_ids_right).to_numpy(),
-            "passage_text": text_of_right,
-        }
-    ).drop_duplicates()
-    asked = pd.DataFrame(
-        {
-            "number": np.arange(len(query_ids)),
-            "query_text": text_of_query.reindex(pd.Index(query_ids, dtype=object)).to_numpy(),
-        }
-    )
+    of_right, of_asked = (text_of_query.reindex(pd.Index(ids, dtype=object)) for ids in (query_ids_right, query_ids))
+    right = pd.DataFrame({"query_text": of_right.to_numpy(), "passage_text": text_of_right}).drop_duplicates()
+    asked = pd.DataFrame({"number": np.arange(len(query_ids)), "query_text": of_asked.to_numpy()})
     pairs = asked.merge(right, on="query_text").merge(equal, on="passage_text").sort_values(["number", "row"])
     return offsets_of(pairs["number"].to_numpy(), len(query_ids)), pairs["row"].to_numpy(dtype=np.int32)
 
@@ -119,12 +110,8 @@ def not_negatives(corpus: Corpus) -> pd.DataFrame:
     own = pd.DataFrame({"query_id": queries["query_id"], "row": corpus.rows_of(queries["taken_from"])})
     wide = queries["query_id"][queries["origin"].isin(["bfs", "wlp"])]
     judged = corpus.qrels[corpus.qrels["query_id"].isin(wide)]
-    ends = pd.concat(
-        [
-            own[own["query_id"].isin(wide)],
-            pd.DataFrame({"query_id": judged["query_id"], "row": corpus.rows_of(judged["passage_id"])}),
-        ]
-    )
+    relevant = pd.DataFrame({"query_id": judged["query_id"], "row": corpus.rows_of(judged["passage_id"])})
+    ends = pd.concat([own[own["query_id"].isin(wide)], relevant])
     article = corpus.passages_at(ends["row"].to_numpy(), "article_id")["article_id"]
     ends = ends.assign(article=article.to_numpy())[["query_id", "article"]].drop_duplicates()
     related = ends.merge(_rows_of_articles(corpus, ends["article"]), on="article")[["query_id", "row"]]

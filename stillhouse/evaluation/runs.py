@@ -132,46 +132,29 @@ def read_run(path: Path) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(f"{path} does not exist; `stillhouse retrieve` or `stillhouse bm25` writes run files")
     lines = _read_lines(path)
-    bad = ~np.isfinite(lines["score"].to_numpy())
-    if bad.any():
-        line = lines[bad].iloc[0]
-        raise InputError(
-            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is not finite in "
-            "single precision; make the run again"
-        )
+    infinite_L = ~np.isfinite(lines["score"].to_numpy())
+    _refuse_lines(path, lines, infinite_L, "has a score that is not finite in single precision; make the run again")
     lines = _by_rank(lines)
     query_L, passage_L = (lines[name].cat.codes.to_numpy().astype(np.int64) for name in ("query_id", "passage_id"))
     repeated = pd.Series(query_L * len(lines["passage_id"].cat.categories) + passage_L).duplicated().to_numpy()
-    if repeated.any():
-        line = lines[repeated].iloc[0]
-        raise InputError(
-            f"{path}: the run lists passage {line['passage_id']!r} twice for query {line['query_id']!r}; make the run "
-            "again"
-        )
-    first = _starts(query_L)
-    rises = ~first
-    rises[1:] &= np.diff(lines["score"].to_numpy()) > 0
-    if rises.any():
-        line = lines[rises].iloc[0]
-        raise InputError(
-            f"{path}: the score of passage {line['passage_id']!r} for query {line['query_id']!r} is higher than the "
-            "score of the rank before, so tools that sort by score would see another ranking; write scores that "
-            "decrease with the rank"
-        )
+    _refuse_lines(path, lines, repeated, "is listed twice; make the run again")
+    rises_L = ~_starts(query_L)
+    rises_L[1:] &= np.diff(lines["score"].to_numpy()) > 0
+    why = "has a score higher than that of the rank before, so tools that sort by score would see another ranking"
+    _refuse_lines(path, lines, rises_L, f"{why}; write scores that decrease with the rank")
     lines["rank"] = places(query_L)
     return lines
 
 
+def _refuse_lines(path: Path, lines: pd.DataFrame, bad_L: np.ndarray, why: str) -> None:
+    if bad_L.any():
+        line = lines[bad_L].iloc[0]
+        raise InputError(f"{path}: passage {line['passage_id']!r} for query {line['query_id']!r} {why}")
+
+
 def _read_lines(path: Path) -> pd.DataFrame:
     """The lines in file order: ids as categories, rank int64, score float32."""
-    kinds = {
-        "query_id": TEXT,
-        "q0": TEXT,
-        "passage_id": TEXT,
-        "rank": pa.int64(),
-        "score": pa.float64(),
-        "system": TEXT,
-    }
+    kinds = dict.fromkeys(COLUMNS, TEXT) | {"rank": pa.int64(), "score": pa.float64()}
     table = pa.table({name: pa.array([], kinds[name]) for name in KEPT})
     options = {
         "read_options": csv.ReadOptions(column_names=list(COLUMNS), use_threads=False),

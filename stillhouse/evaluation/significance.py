@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stillhouse.evaluation.samples import Samples
+
 SIGNIFICANT = 0.05
 """A difference is called significant if its p is smaller than this."""
 DRAWN_AT_ONCE = 4_000_000  # random numbers held in memory, which limits a block of samples
@@ -113,11 +115,9 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     return result
 
 
-def compare(
-    differences_QC: np.ndarray, *, bootstrap_samples: int, randomisation_samples: int, seed: int
-) -> list[Comparison]:
+def compare(differences_QC: np.ndarray, samples: Samples) -> list[Comparison]:
     """Compare C pairs of systems by their per-query differences in one measure; the C pairs are one Holm family."""
-    low_C, high_C = bootstrap_intervals(differences_QC, bootstrap_samples, seed)
-    flip_C = sign_flip_p(differences_QC, randomisation_samples, seed)
+    low_C, high_C = bootstrap_intervals(differences_QC, samples.bootstrap_samples, samples.seed)
+    flip_C = sign_flip_p(differences_QC, samples.randomisation_samples, samples.seed)
     columns = (differences_QC.mean(axis=0), low_C, high_C, flip_C, holm(flip_C))
     return [Comparison(*(float(value) for value in row)) for row in zip(*columns)]

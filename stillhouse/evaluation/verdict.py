@@ -61,13 +61,7 @@ def judge(
     `most_loss`.
     """
     assert champion_Q.shape == challenger_Q.shape and champion_Q.ndim == 1, (champion_Q.shape, challenger_Q.shape)
-    differences_Q1 = (challenger_Q - champion_Q)[:, None]
-    [comparison] = compare(
-        differences_Q1,
-        bootstrap_samples=rule.bootstrap_samples,
-        randomisation_samples=rule.randomisation_samples,
-        seed=rule.seed,
-    )
+    [comparison] = compare((challenger_Q - champion_Q)[:, None], rule)
     champion, challenger = float(champion_Q.mean()), float(challenger_Q.mean())
     loss, p, queries = -comparison.difference, comparison.randomisation_p, len(champion_Q)
     figures = f"{rule.measure} {challenger:.4f} against {champion:.4f} on {queries} test queries"
@@ -76,10 +70,8 @@ def judge(
     if same and recalls and recalls.champion - recalls.challenger > rule.most_loss:
         reason = f"the new index loses more than most_loss = {rule.most_loss}: {recalls.sentence}"
     elif same:
-        accepted, reason = (
-            True,
-            f"the champion's own retriever: {figures}" + (f"; {recalls.sentence}" if recalls else ""),
-        )
+        of_index = f"; {recalls.sentence}" if recalls else ""
+        accepted, reason = True, f"the champion's own retriever: {figures}{of_index}"
     elif queries < rule.least_queries:
         reason = f"too few test queries to compare on: {queries}, but least_queries is {rule.least_queries}"
     elif loss > 0 and p <= rule.alpha:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from stillhouse.core.errors import InputError
+from stillhouse.core.remote.address import redact
 
 REQUEST_TIMEOUT = (4, 20)
 """Seconds to connect, and to wait for each part of the answer."""
@@ -94,7 +95,7 @@ class Api:
             )
             return str(answer.data.decode("utf-8", errors="replace"))
         except ApiException as error:
-            said = _message(error)
+            said = reason(error)
             if not error.status:  # a connection error, for instance an untrusted certificate
                 raise Unseen(str(error.reason)) from None
             raise Unseen(f"Kubernetes answers {error.status}: {said}", error.status, said) from None
@@ -102,10 +103,11 @@ class Api:
             raise Unseen(f"Kubernetes does not answer ({type(error).__name__})") from None
 
 
-def _message(error: Any) -> str:
-    """The message of the API server."""
+def reason(error: Any) -> str:
+    """The readable message in the server's answer. The details of a refused upload are a Go stack trace."""
     try:
-        message = json.loads(error.body).get("message")
-    except (TypeError, ValueError, AttributeError):
-        message = None
-    return str(message or error.reason or error.status)
+        content = json.loads(error.body)
+        text = str(content.get("message") or content.get("error_message") or content["error"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        text = str(error.body or error.reason or "without a reason")
+    return redact(" ".join(text.split()))

@@ -52,9 +52,8 @@ def _check(good: bool, what: str, remedy: str) -> None:
         raise InputError(f"{what}; {remedy}")
 
 
-def _refuse_bytes(value: str, what: str, *, may_be_empty: bool = False) -> None:
-    if not (may_be_empty and not value):
-        _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, like 16Gi")
+def _refuse_bytes(value: str, what: str) -> None:
+    _check(bool(BYTES.fullmatch(value)), f"{what} is {value!r}", "write a number of Mi, Gi or Ti, like 16Gi")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +152,8 @@ class Placement:
         _refuse_bytes(self.limits["memory"], "memory_limit")
         most = gib(self.limits["memory"])
         _check(most >= gib(self.memory), "memory_limit is below memory", "raise it")
-        _refuse_bytes(self.shared_memory, "shared_memory", may_be_empty=True)
         if self.shared_memory:
+            _refuse_bytes(self.shared_memory, "shared_memory")
             remedy = f"raise memory_limit above {self.shared_memory}: files in {SHARED_MEMORY} count against it"
             _check(gib(self.shared_memory) < most, f"shared_memory is {self.shared_memory}", remedy)
         _refuse_bytes(self.scratch, "scratch")

@@ -13,14 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from stillhouse.core.config import GRAPH as GRAPH
-from stillhouse.core.config import nearest
-from stillhouse.core.errors import InputError
-from stillhouse.core.yaml_file import shown
+from stillhouse.core.config import refuse_unknown
 from stillhouse.pipeline.stages import STAGES as STAGES
 from stillhouse.pipeline.stages import changed
 from stillhouse.pipeline.uses import ARTIFACTS as ARTIFACTS
 from stillhouse.pipeline.uses import Use as Use
-from stillhouse.pipeline.uses import dense, staged
+from stillhouse.pipeline.uses import dense, staged, used
 from stillhouse.pipeline.uses import needed as needed
 
 CORPUS = {"corpus": "ingest/corpus"}
@@ -33,12 +31,20 @@ HYBRID_RUN = "zero_shot_hybrid_run"
 TRAININGS = ("pretrain", "train-retriever", "train-reranker", "train-projection")
 """The steps with loss curves."""
 LEXICAL = Use("bm25", "bm25", CORPUS | GATE)
+BM25 = {"bm25": "bm25/bm25"}
+TOKENIZED = {"tokens": "tokenize/tokens"}
+MINED_2 = CORPUS | {"negatives": "mine_2/negatives"}
+RERANKER = {"reranker": "reranker/reranker"}
+
+
+def _searched(retriever: str, system: str = "") -> dict[str, str]:
+    """A retriever (`step/output`) with the index of its system."""
+    return {"retriever": retriever, "index": f"{system or used(retriever)}_index/index"}
 
 
 def _mine(name: str, retriever: str, system: str = "") -> Use:
-    """Hard negatives of a retriever (`step/output`), found with the index of its system."""
-    inputs = {"retriever": retriever, "index": f"{system or retriever.partition('/')[0]}_index/index"}
-    return Use(name, "mine", CORPUS | inputs | {"others": "bm25/negatives"})
+    """Hard negatives of a retriever."""
+    return Use(name, "mine", CORPUS | _searched(retriever, system) | {"others": "bm25/negatives"})
 
 
 def _train(name: str, negatives: str, encoder: str, teacher: str = "") -> tuple[Use, ...]:
@@ -50,8 +56,7 @@ def _train(name: str, negatives: str, encoder: str, teacher: str = "") -> tuple[
 
 def _fused_teacher() -> Use:
     """Retriever 2 together with BM25."""
-    searched = {"retriever": "retriever_2/retriever", "index": "retriever_2_index/index", "bm25": "bm25/bm25"}
-    return Use("teacher", "score-pairs", CORPUS | {"negatives": "mine_2/negatives"} | searched)
+    return Use("teacher", "score-pairs", MINED_2 | _searched("retriever_2/retriever") | BM25)
 
 
 def _projected() -> tuple[Use, ...]:
@@ -68,10 +73,10 @@ def _averaged(start: str) -> tuple[Use, ...]:
 
 def _base_with_bm25() -> tuple[Use, Use]:
     """The base model fused with BM25: the baseline to beat."""
-    searched = {"retriever": START, "index": "zero_shot_index/index"}
+    searched = CORPUS | _searched(START, "zero_shot")
     return (
-        Use("zero_shot_hybrid", "hybrid", CORPUS | searched | {"bm25": "bm25/bm25"}),
-        Use(HYBRID_RUN, "retrieve", CORPUS | searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
+        Use("zero_shot_hybrid", "hybrid", searched | BM25),
+        Use(HYBRID_RUN, "retrieve", searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
     )
 
 
@@ -88,7 +93,7 @@ def _graph(stages: Mapping[str, tuple[Use, ...]]) -> dict[str, tuple[Use, ...]]:
     measured = {f"run/{run.removesuffix('_run')}": f"{run}/run" for run in (*runs, "best_run")}
     curves = {f"curves/{use.name}": f"{use.name}/curves" for use in uses if use.step_name in TRAININGS}
     last = (
-        Use("best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | of_best),
+        Use("best", "select-best", CORPUS | BM25 | of_best),
         Use("best_run", "retrieve", CORPUS | found),
         Use("evaluate", "evaluate", CORPUS | measured | curves),
     )
@@ -99,7 +104,8 @@ FETCH, INGEST = Use("fetch_model", "fetch-model"), Use("ingest", "ingest")
 CHECKED = Use("validate", "validate", CORPUS | {"encoder": START})
 """With the base model, whose tokenizer says which passages are truncated."""
 TOKENS = Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": START})
-LM_HEAD = Use("lm_head", "pretrain", {"tokens": "tokenize/tokens", "init": START})
+LM_HEAD = Use("lm_head", "pretrain", TOKENIZED | {"init": START})
+WITH_HEAD = {"init": "lm_head/encoder"}
 
 SIMLM = _graph(
     {
@@ -110,7 +116,7 @@ SIMLM = _graph(
             INGEST,
             Use("validate", "validate", CORPUS),
             TOKENS,
-            Use("importance", "importance", {"tokens": "tokenize/tokens"}),
+            Use("importance", "importance", TOKENIZED),
             LEXICAL,
         ),
         PRETRAINING: (
@@ -118,12 +124,10 @@ SIMLM = _graph(
             Use(
                 PRETRAINING,
                 "pretrain",
-                {
-                    "tokens": "tokenize/tokens",
-                    "importance": "importance/importance",
-                    "init": "lm_head/encoder",
-                    "generator": "fetch_generator/encoder",
-                },
+                TOKENIZED
+                | {"importance": "importance/importance"}
+                | WITH_HEAD
+                | {"generator": "fetch_generator/encoder"},
             ),
         ),
         "retriever_1": (
@@ -137,27 +141,9 @@ SIMLM = _graph(
         ),
         "distillation": (
             _mine("mine_2", "retriever_2/retriever"),
-            Use(
-                "reranker",
-                "train-reranker",
-                CORPUS | {"negatives": "mine_2/negatives", "init": "fetch_reranker/encoder", "encoder": START},
-            ),
-            Use(
-                "teacher",
-                "score-pairs",
-                CORPUS
-                | {
-                    "negatives": "mine_2/negatives",
-                    "reranker": "reranker/reranker",
-                    "retriever": "retriever_2/retriever",
-                    "index": "retriever_2_index/index",
-                },
-            ),
-            Use(
-                "reranked_run",
-                "rerank",
-                CORPUS | {"candidates": "retriever_2_run/run", "reranker": "reranker/reranker"},
-            ),
+            Use("reranker", "train-reranker", MINED_2 | {"init": "fetch_reranker/encoder", "encoder": START}),
+            Use("teacher", "score-pairs", MINED_2 | RERANKER | _searched("retriever_2/retriever")),
+            Use("reranked_run", "rerank", CORPUS | {"candidates": "retriever_2_run/run"} | RERANKER),
             *_train("distilled", "mine_2", PRETRAINED["encoder"], "teacher"),
         ),
     }
@@ -206,7 +192,7 @@ LANGUAGE_MODEL = _graph(
         "corpus": (FETCH, INGEST, CHECKED, TOKENS, LEXICAL),
         PRETRAINING: (
             LM_HEAD,
-            Use(PRETRAINING, "pretrain", {"tokens": "tokenize/tokens", "init": "lm_head/encoder"}),
+            Use(PRETRAINING, "pretrain", TOKENIZED | WITH_HEAD),
         ),
         "retriever_1": (
             *dense("zero_shot", START),
@@ -248,20 +234,16 @@ def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...
     ['fetch_model', 'ingest', 'validate']
     """
     name = recipe.get(GRAPH) or next(iter(GRAPHS))
-    if not isinstance(name, str) or name not in GRAPHS:
-        raise InputError(f"{where}: there is no {GRAPH} {shown(name)}; {nearest(str(name), GRAPHS)}")
+    refuse_unknown(name, GRAPHS, f"{where}: there is no {GRAPH}")
     uses = changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
-    return tuple(_with_tokenizer(use) if _splits(recipe.get(use.section)) else use for use in uses)
+    return tuple(_with_tokenizer(use, recipe.get(use.section)) for use in uses)
 
 
-def _splits(settings: Any) -> bool:
-    """Whether the settings of a step are those of an `ingest` that splits passages."""
-    return isinstance(settings, Mapping) and bool(settings.get("split_tokens"))
-
-
-def _with_tokenizer(use: Use) -> Use:
-    """An `ingest` that counts the base model's tokens. Any other corpus does not depend on the base model."""
-    return replace(use, inputs={"tokenizer": START} | dict(use.inputs))
+def _with_tokenizer(use: Use, settings: Any) -> Use:
+    """An `ingest` that splits passages counts the base model's tokens. Any other corpus does not depend on it."""
+    if isinstance(settings, Mapping) and settings.get("split_tokens"):
+        return replace(use, inputs={"tokenizer": START} | dict(use.inputs))
+    return use
 
 
 def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:

@@ -70,29 +70,21 @@ def make(
             own = {"fetch_model": {"model": start.name}}
         if recipe and start and (line := unfit(recipe, start)):
             warn(line)
-        memory = own_memory()
-        chosen = recipe_for(look, start)
+        memory, named = own_memory(), recipe is not None
+        recipe = recipe or recipe_for(look, start)
         if look is not None:
-            look = counted(look, _settings(recipe or chosen, own)["fetch_model"].model)
-        fits = NOTHING if recipe else fitted(chosen, look, memory, start)
+            look = counted(look, _settings(recipe, own)["fetch_model"].model)
+        fits = NOTHING if named else fitted(recipe, look, memory, start)
         own = with_sections(own, fits)
         if look is not None:
-            show(describe(recipe or chosen, look, fits))
-            if line := unsuited(look, _settings(recipe or chosen, own)["fetch_model"].model):
+            show(describe(recipe, look, fits))
+            if line := unsuited(look, _settings(recipe, own)["fetch_model"].model):
                 warn(line)
-        if not recipe:
-            show(describe_start(start))
-            if line := describe_writer(chosen, look):
-                show(line)
-        named, recipe = recipe is not None, recipe or chosen
-        for line in describe_questions(fits, look):
-            show(line)
-        if parts := describe_parts(fits, memory):
-            show(parts)
+        lines = [] if named else [describe_start(start), describe_writer(recipe, look)]
+        lines += [*describe_questions(fits, look), describe_parts(fits, memory), describe_few(look, source, questions)]
+        show(*filter(None, lines))
         if questions:
             own = with_sections(own, {"ingest": {"dev_queries": str(questions)}})
-        if line := describe_few(look, source, questions):
-            show(line)
         whole = with_sections(load_recipe(find_recipe(recipe)), own)
         if source is not None:
             whole = with_sections(whole, {"ingest": {"source": source}})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import nearest, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.terminal import show
 
@@ -73,8 +73,7 @@ def run_action(
     if not argv or argv[0] in ("-h", "--help"):
         show(*help.rstrip("\n").split("\n"))
         return 0
-    if argv[0] not in actions:
-        raise InputError(f"stillhouse {command} has no action {argv[0]!r}; {nearest(argv[0], actions)}")
+    refuse_unknown(argv[0], actions, f"stillhouse {command} has no action")
     return actions[argv[0]](argv[1:])
 
 

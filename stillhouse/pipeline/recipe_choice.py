@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.pipeline.graph import PRETRAINING, graph_of
+from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recipe
 from stillhouse.pipeline.start_model import DECODER, LANGUAGE_MODEL, RETRIEVER, Start
 
@@ -112,9 +113,7 @@ def fitted(
     if recipe == PRETRAINED and not look.labelled:
         made = _made_questions()
         found |= made | {"ingest": made["ingest"] | found.get("ingest", {})}
-    for name, values in _in_parts(settings, length * _bytes_a_token(start), memory / 2).items():
-        found[name] = found.get(name, {}) | values
-    return found
+    return with_sections(found, _in_parts(settings, length * _bytes_a_token(start), memory / 2))
 
 
 def _longer(look: FirstLook, length: int) -> float:
@@ -185,12 +184,9 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
     if look and "dev_fraction" in found:
         train, share = look.questions["train"], found["dev_fraction"]
         line = f"{100 * share:.0f} % of the training questions become dev questions, for model selection"
-        few = (
-            f"; training on {train} questions gains little over the base model with BM25"
-            if train < FEW_QUESTIONS
-            else ""
-        )
-        lines.append(f"{line} (ingest.dev_fraction){few}")
+        lines.append(f"{line} (ingest.dev_fraction)")
+        if train < FEW_QUESTIONS:
+            lines[-1] += f"; training on {train} questions gains little over the base model with BM25"
     return lines
 
 
@@ -214,11 +210,10 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
     """A line on the trainings that compute a batch in parts; empty if none does."""
     cached = [name for name, section in settings.items() if section.get("gradient_cache")]
-    split = {name: section.get("gradient_accumulation_steps", 1) for name, section in settings.items()}
     said = [
         f"{name} computes a batch in {parts} (gradient_accumulation_steps)"
-        for name, parts in split.items()
-        if parts > 1
+        for name, section in settings.items()
+        if (parts := section.get("gradient_accumulation_steps", 1)) > 1
     ]
     if cached:
         compute = "computes" if len(cached) == 1 else "compute"
@@ -243,9 +238,8 @@ def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]])
     if length := own.get("fetch_model", {}).get("passage_length"):
         longer = _longer(look, length)
         how = "split into pieces of at most" if own.get("ingest", {}).get("split_tokens") else "truncated to"
-        line += f", passages {how} {length} tokens" + (
-            f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
-        )
+        line += f", passages {how} {length} tokens"
+        line += f" ({100 * longer:.0f} % are longer)" if longer > TRUNCATED else ""
     return line
 
 

@@ -7,9 +7,8 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import refuse_unknown
 from stillhouse.core.context import quiet, say
-from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.monitoring.duration import in_words
@@ -22,17 +21,16 @@ from stillhouse.pipeline.uses import Use, needed, stages_of
 
 def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
     """The step `until` and everything it needs, or all without it. Raises `InputError` if it does not exist."""
-    names = [use.name for use in uses]
-    if until and until not in names:
-        raise InputError(f"--until {until}: there is no such step; {nearest(until, names)}")
-    return needed(uses, [until]) if until else uses
+    if not until:
+        return uses
+    refuse_unknown(until, [use.name for use in uses], "--until: there is no step")
+    return needed(uses, [until])
 
 
 def uses_of_stage(uses: Sequence[Use], name: str) -> Sequence[Use]:
     """The steps of one stage. Raises `InputError` if the run has no such stage."""
     stages = {stage.name: stage.uses for stage in stages_of(uses)}
-    if name not in stages:
-        raise InputError(f"the run has no stage {name!r}; {nearest(name, stages)}")
+    refuse_unknown(name, stages, "the run has no stage")
     return stages[name]
 
 

@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stillhouse.core.config import field_types, nearest
+from stillhouse.core.config import field_types, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.setting_kinds import from_text, plain
 from stillhouse.pipeline.graph import known_uses
@@ -46,11 +46,9 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         if not (equals and dot and setting) or place in given:
             raise InputError(f"--set {word}: write STAGE.SETTING=VALUE, like retriever_1.learning_rate=1e-5, each once")
         given.add(place)
-        if name not in uses:
-            raise InputError(f"--set {word}: {where} has no stage {name!r}; {nearest(name, uses)}")
+        refuse_unknown(name, uses, f"--set {word}: {where} has no stage")
         kinds = field_types(uses[name].step.config)
-        if setting not in kinds:
-            raise InputError(f"--set {word}: {name} has no setting {setting!r}; {nearest(setting, kinds)}")
+        refuse_unknown(setting, kinds, f"--set {word}: {name} has no setting")
         value = from_text(text, kinds[setting], f"--set {place}")
         changed.setdefault(uses[name].section, {})[setting] = plain(value)
         _refuse_measures(setting, value)
@@ -74,8 +72,7 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
         raise InputError(f"settings must be sections that contain settings; {EXAMPLE}")
     known = {use.section for use in known_uses(recipe, where).values()}
     for section, values in found.items():
-        if section not in known:
-            raise InputError(f"settings: {where} has no section {section!r}; {nearest(section, known)}")
+        refuse_unknown(section, known, f"settings: {where} has no section")
         for setting, value in values.items():
             _refuse_measures(setting, value)
     configs(with_sections(recipe, found), "settings")

@@ -67,7 +67,9 @@ def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:
     """Why a run's time cannot be predicted from its settings and a look at its source; empty if it can."""
     if not on_processor():
         return ON_GPU
-    return why_unseen(settings["ingest"]) or _weights(settings["fetch_model"])[1] or _why_empty(look)
+    empty = look is not None and not look.lengths
+    unknown = why_unseen(settings["ingest"]) or _weights(settings["fetch_model"])[1]
+    return unknown or ("the source has no passages" if empty else "")
 
 
 def why_unseen(ingest: Any) -> str:
@@ -77,10 +79,6 @@ def why_unseen(ingest: Any) -> str:
     if ingest.repo:
         return "the source is in a git repository, from which `ingest` fetches it"
     return f"`ingest` downloads the source {ingest.source}" if ingest.source.startswith(SCHEME) else ""
-
-
-def _why_empty(look: FirstLook | None) -> str:
-    return "" if look is None or look.lengths else "the source has no passages"
 
 
 def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
@@ -113,7 +111,8 @@ def _split(look: FirstLook, tokens: int | None) -> FirstLook:
 
 def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
     """The number of queries in each split after `ingest`."""
-    found = _renamed(ingest, look)
+    names = ingest.splits or {}
+    found = {names.get(split, split): count for split, count in look.questions.items()}
     if makes_pairs(ingest, look):
         made = PAIRS_A_PASSAGE * look.passages
         made = min(made, ingest.max_pair_queries or made)
@@ -127,15 +126,9 @@ def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
                 found[split] = min(max(round(found["train"] * share), 1), found["train"] - 1)
                 found["train"] -= found[split]
     for split in ("train", "dev", "test"):
-        most = getattr(ingest, f"max_{split}_queries")
-        found[split] = min(found.get(split, 0), most or found.get(split, 0))
+        count = found.get(split, 0)
+        found[split] = min(count, getattr(ingest, f"max_{split}_queries") or count)
     return found
-
-
-def _renamed(ingest: Any, look: FirstLook) -> dict[str, int]:
-    """The judged questions of each split, as `ingest.splits` names it."""
-    names = ingest.splits or {}
-    return {names.get(split, split): count for split, count in look.questions.items()}
 
 
 def makes_pairs(ingest: Any, look: FirstLook) -> bool:

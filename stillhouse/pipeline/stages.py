@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import nearest, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import shown
 from stillhouse.pipeline.steps.registry import find_step, steps
@@ -93,14 +93,13 @@ class _Graph:
         if not USE_NAME.fullmatch(name) or name in RESERVED:
             raise self.refuse(name, "a new step needs an unused name of lowercase letters, digits and _")
         if STEP in row:
-            if str(row[STEP]) not in steps():
-                raise self.refuse(name, f"there is no step {shown(row[STEP])}; {nearest(str(row[STEP]), steps())}")
-            step = find_step(str(row[STEP]))
+            refuse_unknown(row[STEP], steps(), f"{self.where}: {STAGES}.{name}: there is no step")
+            step = find_step(row[STEP])
             settings = self._settings_of(name, step, row)
             self._put(Use(name, step.name, self._inputs(name, step, row, {}), settings))
             evaluated = row.get("corpus", INGESTED) == INGESTED  # not a generator that learned from another corpus
             if evaluated and any(port.name == CURVES for port in step.outputs):
-                self._evaluate(f"{CURVES}/{name}", f"{name}/{CURVES}")
+                self._read_by(EVALUATE, f"{CURVES}/{name}", f"{name}/{CURVES}")
         elif set(row) - {SYSTEM, SETTINGS}:
             raise self.refuse(name, f"{', '.join(sorted(map(str, row)))}: inputs belong to a `{STEP}`; name one")
         if SYSTEM in row:
@@ -112,18 +111,17 @@ class _Graph:
         port = self._outputs(lambda port: True).get(source)
         if port is not None and port.name == RUN:
             key = f"{RUN}/{name.removesuffix('_run')}"
-            self._evaluate(key, source)
+            self._read_by(EVALUATE, key, source)
             self.given |= {(use.name, key) for use in self.uses.values() if use.step_name == EVALUATE}
             return
         retrievers = self._outputs(lambda port: port.kind == "model" and port.name != "reranker")
-        if source not in retrievers:
-            raise self.refuse(name, f"{SYSTEM} cannot be {source!r}; {nearest(source, retrievers)}")
+        refuse_unknown(source, retrievers, f"{self.where}: {STAGES}.{name}: {SYSTEM} cannot be")
         for use, own in zip(dense(name, source, other), dense(name, source)):
             if other and use.section not in {known.name for known in self.table}:
                 raise self.refuse(name, f"there is no {use.section} to take settings from; {nearest(other, self.uses)}")
             self._put(own if own.name in self.sections else use)
             self.given |= {(use.name, key) for key in use.inputs if use.inputs[key] == source}
-        self._evaluate(f"{RUN}/{name}", f"{name}_run/{RUN}")
+        self._read_by(EVALUATE, f"{RUN}/{name}", f"{name}_run/{RUN}")
         self._read_by(SELECT, f"{CANDIDATES}/{name}", source)
         self._read_by(SELECT, f"{INDEXES}/{name}", f"{name}_index/index")
 
@@ -134,12 +132,8 @@ class _Graph:
         last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}
         self.uses = {name: kept for name, kept in self.uses.items() if name not in last} | {use.name: use} | last
 
-    def _evaluate(self, key: str, source: str) -> None:
-        """Makes every evaluation read one more folder, unless the recipe states an input with that name."""
-        self._read_by(EVALUATE, key, source)
-
     def _read_by(self, step: str, key: str, source: str) -> None:
-        """Does the same for every use of a step that takes any number of folders."""
+        """Makes every use of a step read one more folder, unless the recipe states an input with that name."""
         for use in [use for use in self.uses.values() if use.step_name == step]:
             if (use.name, key) not in self.given:
                 # The winner among all systems stays last.
@@ -197,10 +191,10 @@ class _Graph:
             for key, source in use.inputs.items():
                 kind = use.step.port_of(key).kind
                 outputs = self._outputs(lambda port, kind=kind: port.kind == kind)  # type: ignore[misc]
-                if source not in outputs:
-                    raise self.refuse(use.name, f"{key} cannot be {source!r}; {nearest(source, outputs)}")
-            for port in _lacking(use):
-                raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
+                refuse_unknown(source, outputs, f"{self.where}: {STAGES}.{use.name}: {key} cannot be")
+            for port in use.step.inputs:
+                if not port.optional and not port.keys(use.inputs):
+                    raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
 
     def in_order(self) -> tuple[Use, ...]:
         """The uses in the listed order, but each after those that it reads. Raises `InputError` for a cycle."""
@@ -216,11 +210,6 @@ class _Graph:
 def _by_port(use: Use) -> Use:
     """The use with its inputs in the order of its ports, as people read them in a command."""
     return replace(use, inputs={key: use.inputs[key] for port in use.step.inputs for key in port.keys(use.inputs)})
-
-
-def _lacking(use: Use) -> list[Port]:
-    """The inputs that a use needs but lacks."""
-    return [port for port in use.step.inputs if not port.optional and not port.keys(use.inputs)]
 
 
 def _circle(uses: Mapping[str, Use]) -> str:

@@ -7,12 +7,12 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Container, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core import context
-from stillhouse.core.config import build, check_value, field_types, nearest, read_recipe, refuse_unknown_sections
+from stillhouse.core.config import build, check_value, field_types, read_recipe, refuse_unknown, refuse_unknown_sections
 from stillhouse.core.environment_variables import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import own_file, refuse_foreign_file
@@ -22,7 +22,7 @@ from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder
 from stillhouse.pipeline.steps.execute import execute, write_report
 from stillhouse.pipeline.steps.registry import steps
-from stillhouse.pipeline.steps.spec import NAME, Report, Step
+from stillhouse.pipeline.steps.spec import NAME, Step
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "report", "work", "device", "engine", "quiet", "help")
@@ -40,23 +40,16 @@ def main(step: Step, argv: Sequence[str]) -> int:
             raise InputError(f"step '{step.name}' needs {port.flag} FOLDER to write to ({port.help})")
     if arguments.report:
         refuse_foreign_file(arguments.report)
-    with environment(arguments):
-        report = _run(step, config, inputs, outputs, arguments)
+    in_recipe: AbstractContextManager[None] = nullcontext()
+    if arguments.params:
+        recipe, section = split_section(arguments.params, step.identifier)
+        in_recipe = keys_in_errors(step, recipe, section, given_settings(arguments, step.config))
+    with environment(arguments), in_recipe:
+        report = execute(step, config, inputs, outputs)
     if arguments.report and context.rank() == 0:  # only the first process writes, as with the outputs
         with own_file(arguments.report) as path:
             write_report(path, report)
     return 0
-
-
-def _run(
-    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], arguments: argparse.Namespace
-) -> Report:
-    """Runs a step; its errors name the keys of its recipe, if it has one."""
-    if not arguments.params:
-        return execute(step, config, inputs, outputs)
-    params, section = split_section(arguments.params, step.identifier)
-    with keys_in_errors(step, params, section, given_settings(arguments, step.config), None):
-        return execute(step, config, inputs, outputs)
 
 
 def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
@@ -241,8 +234,7 @@ def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
     recipe = read_recipe(path)
     uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
     known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
-    if section not in known:
-        raise InputError(f"{path}: there is no section {section!r}; {nearest(section, known)}")
+    refuse_unknown(section, known, f"{path}: there is no section")
     if known[section].name != step.name:
         raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
     refuse_unknown_sections(recipe, [GRAPH, *known, STAGES], str(path))

@@ -165,10 +165,6 @@ def _asked(scale: Scale, *splits: str) -> int:
     return sum(scale.queries.get(split, 0) for split in splits)
 
 
-def _passages(config: Any, scale: Scale) -> float:
-    return scale.passages * scale.tokens
-
-
 def _queries(*splits: str) -> Callable[[Any, Scale], float]:
     return lambda config, scale: _asked(scale, *splits) * QUERY_TOKENS
 
@@ -260,8 +256,8 @@ TRAININGS: Mapping[str, Callable[[Scale], int]] = {
 }
 """How many examples each training has."""
 TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
-    "index": _passages,
-    "encode": _passages,
+    "index": lambda config, scale: scale.passages * scale.tokens,
+    "encode": lambda config, scale: scale.passages * scale.tokens,
     "retrieve": _queries("dev", "test"),
     "mine": _queries("train", "dev"),
     "train-generator": _learned,

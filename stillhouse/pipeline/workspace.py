@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -68,7 +67,8 @@ def make_workspace(
 
     make_folder(folder)
     if with_dvc():
-        with _quiet_dvc(), doing("making a DVC repository"):
+        logging.getLogger("dvc").setLevel(logging.WARNING)  # without DVC's own greeting
+        with doing("making a DVC repository"):
             from dvc.repo import Repo
 
             Repo.init(str(folder), no_scm=True).close()
@@ -120,15 +120,3 @@ def refuse_missing(source: str) -> None:
         raise InputError(
             f"the source {source} does not exist; give --source a folder, a file, '{SAMPLE}' or '{SCHEME}<id>'"
         )
-
-
-@contextmanager
-def _quiet_dvc() -> Iterator[None]:
-    """Keeps DVC's own greeting out of the output of `stillhouse new`."""
-    logger = logging.getLogger("dvc")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from stillhouse.core.arrays import write_header
 
 
 class ArrayFile:
@@ -16,7 +17,7 @@ class ArrayFile:
         self.dtype = np.dtype(dtype)
         self.length = 0
         self._file = path.open("wb")
-        self._write_header()
+        write_header(self._file, self.dtype, (0,))
 
     def append(self, part_T: NDArray[np.generic]) -> None:
         assert part_T.dtype == self.dtype and part_T.ndim == 1, (part_T.dtype, part_T.shape)
@@ -26,18 +27,7 @@ class ArrayFile:
     def __enter__(self) -> ArrayFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._file:
             self._file.seek(0)
-            # NumPy pads the header, so the length can grow without moving the data.
-            self._write_header()
-
-    def _write_header(self) -> None:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": (self.length,),
-        }
-        np.lib.format.write_array_header_1_0(self._file, header)
+            write_header(self._file, self.dtype, (self.length,))

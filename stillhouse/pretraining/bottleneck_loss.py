@@ -32,6 +32,7 @@ class DrawnPart:
     passages: MaskedPassages
 
 
+@dataclass(frozen=True)
 class BottleneckLoss:
     """The training loss, `loss.training(loss.draw(rows, step), step)`, and the held-out loss, `loss.heldout()`.
 
@@ -39,26 +40,20 @@ class BottleneckLoss:
     computes its own parts.
     """
 
-    def __init__(
-        self,
-        module: BottleneckPretraining,
-        make: Corruptor,
-        config: PretrainingConfig,
-        heldout: NDArray[np.int64],
-    ) -> None:
-        self._module = module
-        self._make = make
-        self._config = config
-        self._heldout = heldout
+    module: BottleneckPretraining
+    make: Corruptor
+    config: PretrainingConfig
+    measured: NDArray[np.int64]
+    """The held-out rows."""
 
     def draw(self, rows_B: NDArray[np.int64], step: int) -> list[DrawnPart]:
         """Draw the parts of this process, possibly none. Does not need the model."""
-        parts = np.array_split(rows_B, min(max(self._config.gradient_accumulation_steps, world_size()), len(rows_B)))
+        parts = np.array_split(rows_B, min(max(self.config.gradient_accumulation_steps, world_size()), len(rows_B)))
         return [
             DrawnPart(
                 number,
                 len(parts[number]) / len(rows_B),
-                self._make.draw(parts[number], np.random.default_rng([self._config.seed, 0, step, number])),
+                self.make.draw(parts[number], np.random.default_rng([self.config.seed, 0, step, number])),
             )
             for number in own_parts(len(parts))
         ]
@@ -67,10 +62,10 @@ class BottleneckLoss:
         """The losses of this process's parts. Summed over all processes they are the loss of the batch."""
         for part in drawn:
             # A part has the same dropout whichever process computes it.
-            torch.manual_seed((self._config.seed * 1_000_003 + step) * 1_009 + part.number)
-            yield self._module(self._make.batch(part.passages)) * part.share
+            torch.manual_seed((self.config.seed * 1_000_003 + step) * 1_009 + part.number)
+            yield self.module(self.make.batch(part.passages)) * part.share
 
     def heldout(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the size and the loss of each batch of held-out passages."""
-        for size, drawn in fixed_batches(self._make.draw, self._heldout, self._config.seed, HELDOUT):
-            yield size, self._module(self._make.batch(drawn))
+        for size, drawn in fixed_batches(self.make.draw, self.measured, self.config.seed, HELDOUT):
+            yield size, self.module(self.make.batch(drawn))

@@ -106,7 +106,10 @@ class Corruptor:
             for number, corruption in enumerate(self.objective.corruptions)
             if corruption.replacement == "80_10_10"
         }
-        hidden_BLL = self._hidden(passages, rng) if self.objective.decoder == "enhanced" else None
+        hidden_BLL = None
+        if self.objective.decoder == "enhanced":
+            hidden_BLL = hidden_from(~passages.special, self.config.decoder_mlm_probability, rng)
+            hidden_BLL |= ~passages.attention[:, None, :]
         return MaskedPassages(passages, masks, standing_in, hidden_BLL, rng)
 
     def batch(self, drawn: MaskedPassages) -> CorruptedBatch:
@@ -127,11 +130,6 @@ class Corruptor:
         if self.config.mask_unit == "word":
             return word_mask(~passages.special, passages.word_starts, rate, rng)
         return token_mask(~passages.special, rate, rng)
-
-    def _hidden(self, passages: PassageBatch, rng: np.random.Generator) -> Mask:
-        hidden_BLL = hidden_from(~passages.special, self.config.decoder_mlm_probability, rng)
-        hidden_BLL |= ~passages.attention[:, None, :]
-        return hidden_BLL
 
     def _mask(
         self, corruption: Corruption, passages: PassageBatch, rate: float, inner: Mask | None, rng: np.random.Generator

@@ -34,7 +34,8 @@ def word_mask(eligible_BL: Mask, word_starts_BL: Mask, rate: float, rng: np.rand
     If every word of a passage exceeds the budget, the first word drawn is masked whole.
     """
     rows = len(eligible_BL)
-    starts_BL = eligible_BL & (word_starts_BL | ~_shifted(eligible_BL))
+    before_BL = np.pad(eligible_BL, ((0, 0), (1, 0)))[:, :-1]
+    starts_BL = eligible_BL & (word_starts_BL | ~before_BL)
     word_BL = np.cumsum(starts_BL, axis=1) - 1
     width = max(1, int(word_BL.max(initial=-1)) + 1)
     flat = (np.arange(rows)[:, None] * width + word_BL)[eligible_BL]
@@ -127,10 +128,3 @@ def _budget(eligible_BL: Mask, rate: float) -> NDArray[np.int64]:
 
 def _at_least_one(count_B: NDArray[np.int64], eligible_BL: Mask) -> NDArray[np.int64]:
     return np.maximum(count_B, eligible_BL.any(axis=1))
-
-
-def _shifted(mask_BL: Mask) -> Mask:
-    """Whether the previous position is in the mask."""
-    before_BL = np.zeros_like(mask_BL)
-    before_BL[:, 1:] = mask_BL[:, :-1]
-    return before_BL

@@ -101,9 +101,7 @@ class EnhancedDecoder(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, query_BLD: Tensor, content_BLD: Tensor, hidden_BLL: Tensor) -> Tensor:
-        turns = None
-        if self.rotary is not None:
-            turns = turns_of(self.rotary, query_BLD, "full_attention")
+        turns = turns_of(self.rotary, query_BLD, "full_attention") if self.rotary is not None else None
         for layer in self.layers:
             query_BLD = layer(query_BLD, content_BLD, hidden_BLL, turns)
         return query_BLD

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from stillhouse.models.acceleration.on_device import on_device
 from stillhouse.pretraining.cross_entropy import passage_weights, rows_at_once, token_cross_entropy
-from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.pretraining.heads import family_of, last_states, output_matrix
 from stillhouse.pretraining.tokens import SpecialTokens
 
 
@@ -72,11 +72,7 @@ class Generator:
     def _states(self, ids_BL: Tensor, attention_BL: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """The last hidden states of the passages under each mask, one mask after another."""
         inputs_BL = ids_BL.repeat(len(masks), 1).masked_fill(torch.cat(list(masks)), self.specials.mask)
-        attention_BL = attention_BL.repeat(len(masks), 1)
-        states_BLD: Tensor = self.model.base_model(
-            input_ids=inputs_BL, attention_mask=attention_BL.long()
-        ).last_hidden_state
-        return states_BLD
+        return last_states(self.model, inputs_BL, attention_BL.repeat(len(masks), 1))
 
     def _loss(self, hidden_BLD: Tensor, ids_BL: Tensor, mask_BL: Tensor) -> Tensor:
         weight_VE, bias_V = output_matrix(self.model)

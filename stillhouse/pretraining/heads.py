@@ -121,6 +121,12 @@ def family_of(model: PreTrainedModel) -> Family:
     return FAMILIES[kind]
 
 
+def last_states(model: PreTrainedModel, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
+    """The last hidden states [B, L, D] of the encoder."""
+    states_BLD: Tensor = model.base_model(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
+    return states_BLD
+
+
 def output_matrix(model: PreTrainedModel) -> tuple[Tensor, Tensor]:
     """The output weights [V, E], often tied to the word embeddings, and the bias [V], zeros if the model has none."""
     output: Any = model.get_output_embeddings()

@@ -20,7 +20,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.pretraining.corrupted import CorruptedBatch, Corruptor
 from stillhouse.pretraining.cross_entropy import rows_at_once
-from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.pretraining.heads import family_of, last_states, output_matrix
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel
 from stillhouse.pretraining.objectives import find_objective
 from stillhouse.pretraining.pairs.batch import PairBatch
@@ -205,9 +205,7 @@ def masked_accuracy(model: PreTrainedModel, batches: Iterable[CorruptedBatch], m
     rows = rows_at_once(weight_VE.device, len(weight_VE))
     right = frequent = positions = 0
     for batch in batches:
-        hidden_BLD = model.base_model(
-            input_ids=batch.encoder.ids_BL, attention_mask=batch.attention_BL.long()
-        ).last_hidden_state
+        hidden_BLD = last_states(model, batch.encoder.ids_BL, batch.attention_BL)
         targets_N = batch.ids_BL[batch.encoder.mask_BL]
         states_ND = hidden_BLD[batch.encoder.mask_BL]
         for states_CD, targets_C in zip(states_ND.split(rows), targets_N.split(rows)):

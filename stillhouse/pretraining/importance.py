@@ -53,9 +53,8 @@ class Plan:
 @doing("counting n-grams")
 def count_passages(source: Source, window: int, out: Path, work: Path, memory: Memory) -> Saved:
     """Write the counts of these passages to `out` as a count folder; `work` holds temporary files."""
-    return save_counts(
-        count_ngrams(source.ids, source.offsets, window, work / "own", memory), out, tokenizer=source.tokenizer
-    )
+    tables = count_ngrams(source.ids, source.offsets, window, work / "own", memory)
+    return save_counts(tables, out, tokenizer=source.tokenizer)
 
 
 @doing("counting n-grams and scoring tokens")

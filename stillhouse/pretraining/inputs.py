@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,8 @@ from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache
 
-
-@dataclass(frozen=True)
-class Folders:
-    """The input folders of a pre-training run."""
-
-    tokens: Path
-    init: Path
-    generator: Path | None = None
-    importance: Path | None = None
+Folders = Mapping[str, Path]
+"""The inputs of the step `pretrain`."""
 
 
 def pass_on(init: Path, folder: Path) -> dict[str, Any]:
@@ -48,8 +42,8 @@ def pass_on(init: Path, folder: Path) -> dict[str, Any]:
 @doing("loading the model")
 def open_encoder(config: PretrainingConfig, folders: Folders) -> MaskedLanguageModel:
     """The initial model. Raises `InputError` if its vocabulary differs or it reads fewer than `max_length` tokens."""
-    encoder = load_masked_lm(folders.init, config.seed)
-    require_same_vocabulary("model to start from", encoder.tokenizer, _tokenizer_of(folders.tokens))
+    encoder = load_masked_lm(folders["init"], config.seed)
+    require_same_vocabulary("model to start from", encoder.tokenizer, _tokenizer_of(folders["tokens"]))
     rows = len(output_matrix(encoder.model)[0])
     if len(encoder.tokenizer) > rows:
         raise InputError(
@@ -76,14 +70,14 @@ def open_cache(encoder: MaskedLanguageModel, objective: Objective, folders: Fold
 
     Raises `InputError` if the objective needs importance or a generator and none is given.
     """
-    if objective.needs_generator and folders.generator is None:
+    if objective.needs_generator and "generator" not in folders:
         raise InputError(
             f"objective {objective.name!r} needs the input generator: a masked language model that replaces tokens"
         )
-    if objective.needs_importance and folders.importance is None:
+    if objective.needs_importance and "importance" not in folders:
         raise InputError(f"objective {objective.name!r} needs the input importance; `stillhouse importance` makes it")
-    importance = folders.importance if objective.needs_importance else None
-    return TokenCache.open(folders.tokens, SpecialTokens.of(encoder.tokenizer), importance)
+    importance = folders["importance"] if objective.needs_importance else None
+    return TokenCache.open(folders["tokens"], SpecialTokens.of(encoder.tokenizer), importance)
 
 
 @doing("loading the generator")
@@ -98,21 +92,15 @@ def open_generator(
     """
     if not objective.needs_generator:
         return None
-    assert folders.generator is not None, "open_cache refuses that"
-    generator = load_masked_lm(model_or(folders.generator, folders.init, "generator"), config.seed)
-    require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders.tokens))
+    generator = load_masked_lm(model_or(folders["generator"], folders["init"], "generator"), config.seed)
+    require_same_vocabulary("generator", generator.tokenizer, _tokenizer_of(folders["tokens"]))
     if objective.generator == "joint_random":
         torch.manual_seed(config.seed)
         generator = replace(generator, model=type(generator.model)(generator.model.config))
     else:
         require_head("generator", generator)
-    return Generator.of(
-        generator.model,
-        cache.specials,
-        device,
-        learns=objective.generator != "frozen",
-        vocabulary=len(generator.tokenizer),
-    )
+    learns = objective.generator != "frozen"
+    return Generator.of(generator.model, cache.specials, device, learns, len(generator.tokenizer))
 
 
 def start_head(encoder: MaskedLanguageModel, counts_V: NDArray[np.int64]) -> None:

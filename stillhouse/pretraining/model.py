@@ -89,7 +89,7 @@ class BottleneckPretraining(nn.Module):
     def parts(self, batch: CorruptedBatch) -> dict[str, Tensor]:
         """The terms of the objective's loss, out of `encoder`, `decoder`, `bag_of_words` and `generator`."""
         losses: dict[str, Tensor] = {}
-        hidden_BLD, middle_BLD = self._encode(batch.encoder.ids_BL, batch.attention_BL)
+        hidden_BLD, middle_BLD = self.encode(batch.encoder.ids_BL, batch.attention_BL)
         if self.objective.encoder.draw != "none":
             losses["encoder"] = self.prediction_loss(hidden_BLD, batch, batch.encoder)
         vectors_BD = self.vector(hidden_BLD, batch.attention_BL)
@@ -104,11 +104,7 @@ class BottleneckPretraining(nn.Module):
             losses["generator"] = self.generator_weight * batch.generator_loss
         return losses
 
-    def encode(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
-        """The encoder's last hidden states [B, L, D]."""
-        return self._encode(ids_BL, attention_BL)[0]
-
-    def _encode(self, ids_BL: Tensor, attention_BL: Tensor) -> tuple[Tensor, Tensor | None]:
+    def encode(self, ids_BL: Tensor, attention_BL: Tensor) -> tuple[Tensor, Tensor | None]:
         """The last hidden states, and those of the middle layer for a decoder with skip connections (Condenser)."""
         skip = self.objective.decoder == "skip"
         output = self.model.base_model(

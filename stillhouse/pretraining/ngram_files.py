@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.core.arrays import write_numbers
+from stillhouse.core.arrays import write_header, write_numbers
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
-from stillhouse.pretraining.ngram_merge import Memory, Run, merge_runs
+from stillhouse.pretraining.ngram_merge import MEMORY, Memory, Run, merge_runs
 from stillhouse.pretraining.ngram_tables import NgramTables, Order
 
 ABOUT = "counts.json"
@@ -52,8 +52,7 @@ def save_counts(tables: NgramTables, folder: Path, *, tokenizer: str = "", min_c
         dtype = np.dtype([("gram", np.int32, (n,)), ("count", np.int64)])
         occurrences = 0
         with (folder / f"ngrams_{n}.npy").open("wb") as file:
-            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (kept,)}
-            np.lib.format.write_array_header_1_0(file, header)
+            write_header(file, dtype, (kept,))
             for part in _slices(len(order.counts)):
                 often = order.counts[part] >= least
                 rows = np.empty(int(often.sum()), dtype=dtype)
@@ -74,13 +73,12 @@ def read_about(folder: Path) -> About:
     return About(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
 
 
-def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = None) -> tuple[NgramTables, About]:
+def load_counts(folders: Sequence[Path], work: Path, memory: Memory = MEMORY) -> tuple[NgramTables, About]:
     """The sum of the counts of all folders and its description; the tables are files in `work`, which is emptied first.
 
     The counts of shards add up to the counts of the whole corpus. The rare n-grams of a pruned shard are missing from
     the sum. Raises `InputError` if the folders differ in tokenizer or window.
     """
-    memory = memory or Memory()
     about = _about_sum(folders)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -100,7 +98,7 @@ def load_counts(folders: Sequence[Path], work: Path, memory: Memory | None = Non
     return tables, about
 
 
-def merge_counts(folders: Sequence[Path], out: Path, work: Path, memory: Memory | None = None) -> Saved:
+def merge_counts(folders: Sequence[Path], out: Path, work: Path, memory: Memory = MEMORY) -> Saved:
     """Write the sum of count folders as one count folder."""
     tables, about = load_counts(folders, work, memory)
     return save_counts(tables, out, tokenizer=about.tokenizer, min_count=about.min_count)

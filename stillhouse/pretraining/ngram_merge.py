@@ -39,6 +39,9 @@ class Memory:
         return max(16, self.size // (self.workers * bytes_a_row))
 
 
+MEMORY = Memory()
+
+
 @dataclass(frozen=True)
 class Run:
     """Distinct sorted keys and how often each was seen: uint64 [G] and uint32 or int64 [G]."""

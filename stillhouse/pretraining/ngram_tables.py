@@ -43,14 +43,12 @@ class Order:
     def rows(self, keys_M: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The row of each key, or -1 if the table lacks it; `keys_M` is sorted."""
         rows_M = np.full(len(keys_M), -1, dtype=np.int64)
-        if not len(self.keys):
-            return rows_M
         for begin in range(0, len(keys_M), AT_ONCE):
             piece = keys_M[begin : begin + AT_ONCE]
             low, high = np.searchsorted(self.keys, [piece[0], piece[-1]])
             near = self.keys[low : high + 1]
-            place = np.minimum(np.searchsorted(near, piece), len(near) - 1) if len(near) else np.zeros(0, np.int64)
             if len(near):
+                place = np.minimum(np.searchsorted(near, piece), len(near) - 1)
                 rows_M[begin : begin + AT_ONCE] = np.where(near[place] == piece, place + low, -1)
         return rows_M
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.pretraining.ngram_merge import Memory, Run, add_up, in_order, merge_runs
+from stillhouse.pretraining.ngram_merge import MEMORY, Memory, Run, add_up, in_order, merge_runs
 from stillhouse.pretraining.ngram_tables import NgramTables, passage_blocks
 
 BYTES_A_TOKEN = 64
@@ -21,7 +21,7 @@ BYTES_A_TOKEN = 64
 
 
 def count_ngrams(
-    ids_T: NDArray[np.int32], offsets: NDArray[np.int64], longest: int, folder: Path, memory: Memory | None = None
+    ids_T: NDArray[np.int32], offsets: NDArray[np.int64], longest: int, folder: Path, memory: Memory = MEMORY
 ) -> NgramTables:
     """Count all n-grams inside passages, for n = 1..`longest`.
 
@@ -29,7 +29,6 @@ def count_ngrams(
     The tables are files in `folder`, which is emptied first.
     """
     assert longest >= 1
-    memory = memory or Memory()
     blocks = passage_blocks(offsets, memory.rows(BYTES_A_TOKEN))
     shutil.rmtree(folder, ignore_errors=True)
     tables = NgramTables(_vocabulary(ids_T), [], [])

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stillhouse.core.config import nearest
-from stillhouse.core.errors import InputError
+from stillhouse.core.config import refuse_unknown
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, TASKS
 
 
@@ -241,10 +240,9 @@ PAIR_TABLE: tuple[Objective, ...] = tuple(
 
 def find_objective(name: str) -> Objective:
     """The objective called `name`. Raises `InputError` for an unknown one."""
-    for objective in (*TABLE, *PAIR_TABLE):
-        if objective.name == name:
-            return objective
-    raise InputError(f"there is no objective {name!r}; {nearest(name, (*NAMES, *PAIR_OBJECTIVES))}")
+    known = {objective.name: objective for objective in (*TABLE, *PAIR_TABLE)}
+    refuse_unknown(name, known, "there is no objective")
+    return known[name]
 
 
 def describe() -> str:

@@ -42,17 +42,11 @@ def pmi(counts: Sequence[NDArray[np.int64]], totals: Sequence[int], min_count: i
 
 def _tokens(log_p: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     """sum_i log p(w_i) of the n-gram at each token."""
-    sums = [log_p[0]]
+    sums, size = [log_p[0]], len(log_p[0])
     for n in range(1, len(log_p)):
-        sums.append(sums[-1] + _ahead(log_p[0], n))
+        # The value n tokens ahead; 0 at the block's end, where no n-gram begins.
+        sums.append(sums[-1] + np.pad(log_p[0], (0, n))[n : n + size])
     return sums
-
-
-def _ahead(values_T: NDArray[np.float64], places: int) -> NDArray[np.float64]:
-    """The value `places` tokens ahead; 0 at the block's end, where no n-gram begins."""
-    ahead_T = np.zeros_like(values_T)
-    ahead_T[: max(0, len(values_T) - places)] = values_T[places:]
-    return ahead_T
 
 
 def average_mutual_information(
@@ -83,11 +77,10 @@ def score_tokens(
     ids_T: NDArray[np.int32],
     offsets: NDArray[np.int64],
     into: NDArray[np.float32],
-    memory: Memory | None = None,
+    memory: Memory,
     min_count: int = 1,
 ) -> None:
     """Write the AMI of every token of a corpus to `into` float32 [T], which may be memory-mapped, block by block."""
-    memory = memory or Memory()
     totals = [order.total for order in tables.orders]
 
     def score(passages: tuple[int, int]) -> None:

@@ -102,14 +102,6 @@ class Setup:
     heldout: NDArray[np.int64]
     skipped: int
 
-    def loss(self, config: PretrainingConfig, device: torch.device) -> BottleneckLoss | PairLoss:
-        """The object that computes the losses of a training run."""
-        if isinstance(self.module, PairPretraining):
-            assert isinstance(self.make, PairMaker)
-            return PairLoss(self.module, self.make, config, self.heldout, device)
-        assert isinstance(self.make, Corruptor)
-        return BottleneckLoss(self.module, self.make, config, self.heldout)
-
 
 def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> Pretrained:
     """Train an encoder by `config.objective` and leave it with the parameters of its best measurement.
@@ -123,10 +115,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     config = with_lengths_of(encoder, config)
     cache = open_cache(encoder, objective, folders)
     device = context.torch_device()
-    if objective.pairs:
-        setup = _pair_setup(config, objective, encoder, cache, device)
-    else:
-        setup = _bottleneck_setup(config, objective, encoder, cache, folders, device)
+    setup = _setup(config, objective, encoder, cache, folders, device)
     counts_V = unigram_counts(cache, setup.training, len(output_matrix(encoder.model)[0]))
     if not objective.pairs and not encoder.head_trained:
         start_head(encoder, counts_V)
@@ -145,18 +134,19 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     heldout, eval_steps = measured(config, setup.heldout, per_step, steps, context)
     checked = spread(setup.heldout, max(len(heldout), ENOUGH))  # fewer might refuse a head that has learned
     counts = len(setup.training), len(setup.heldout), setup.skipped, steps
-    config, setup = replace(config, eval_steps=eval_steps), replace(setup, heldout=heldout)
-    loss: Any = setup.loss(config, device)  # draws and losses are of the same kind
+    config = replace(config, eval_steps=eval_steps)
+    of_objective: Any = PairLoss if objective.pairs else BottleneckLoss
+    loss = of_objective(setup.module, setup.make, config, heldout)
 
     def heldout_loss() -> float:
-        count = len(setup.heldout)
-        batches = context.progress(loss.heldout(), "held-out loss", math.ceil(count / HELDOUT_BATCH), "batch")
-        return sum(size * float(value) for size, value in batches) / count
+        total = math.ceil(len(heldout) / HELDOUT_BATCH)
+        batches = context.progress(loss.heldout(), "held-out loss", total, "batch")
+        return sum(size * float(value) for size, value in batches) / len(heldout)
 
     encoder.model.to(device)
     pair_module = setup.module if isinstance(setup.module, PairPretraining) else None
     by_role = (pair_module.queries, pair_module.passages) if pair_module else None
-    signals = open_signals(encoder, cache, config, setup.heldout, device, context, by_role)
+    signals = open_signals(encoder, cache, config, heldout, device, context, by_role)
     watch = Watch(signals if config.signals else dict, config.metric_for_best_model, config.patience)
     with Ahead(lambda step: loss.draw(setup.training[batch(step)], step), steps) as drawn:
         rows = train(
@@ -192,7 +182,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     return Pretrained(encoder, pair_module, pair_facts, head_trained, rows, coverage, examples, accuracy, *counts)
 
 
-def _bottleneck_setup(
+def _setup(
     config: PretrainingConfig,
     objective: Objective,
     encoder: MaskedLanguageModel,
@@ -200,6 +190,19 @@ def _bottleneck_setup(
     folders: Folders,
     device: torch.device,
 ) -> Setup:
+    if objective.pairs:
+        maker = open_pairs(
+            cache,
+            objective.pairs,
+            config,
+            heldout_fraction=config.heldout_fraction,
+            max_eval_samples=config.max_eval_samples,
+            seed=config.seed,
+            device=device,
+        )
+        torch.manual_seed(config.seed)
+        pairs = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
+        return Setup(pairs, maker, maker.training, maker.heldout, maker.skipped)
     if objective.name != PLAIN_MLM.name:
         require_head("model to start from", encoder)
     training, heldout, skipped = split_passages(cache, config)
@@ -215,27 +218,6 @@ def _bottleneck_setup(
     )
     make = Corruptor(cache, len(encoder.tokenizer), objective, config, device, generator)
     return Setup(module, make, training, heldout, skipped)
-
-
-def _pair_setup(
-    config: PretrainingConfig,
-    objective: Objective,
-    encoder: MaskedLanguageModel,
-    cache: TokenCache,
-    device: torch.device,
-) -> Setup:
-    maker = open_pairs(
-        cache,
-        objective.pairs,
-        config,
-        heldout_fraction=config.heldout_fraction,
-        max_eval_samples=config.max_eval_samples,
-        seed=config.seed,
-        device=device,
-    )
-    torch.manual_seed(config.seed)
-    module = PairPretraining(encoder.model, encoder.settings.pooling, config, cache.specials)
-    return Setup(module, maker, maker.training, maker.heldout, maker.skipped)
 
 
 def _coverage_examples(encoder: MaskedLanguageModel, signals: Signals) -> list[dict[str, Any]]:

@@ -114,13 +114,11 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         if self.objective == NONE:
             return
         objective = find_objective(self.objective)
-        if objective.pairs:
-            if self.gradient_accumulation_steps > 1:
-                raise InputError(
-                    "pair tasks take their negatives from the whole batch, which gradient_accumulation_steps would "
-                    "split; set mini_batch_size and gradient_cache instead"
-                )
-            return
+        if objective.pairs and self.gradient_accumulation_steps > 1:
+            raise InputError(
+                "pair tasks take their negatives from the whole batch, which gradient_accumulation_steps would split; "
+                "set mini_batch_size and gradient_cache instead"
+            )
         nested = any(corruption.draw == "nested" for corruption in objective.corruptions)
         if nested and self.decoder_mlm_probability < self.encoder_mlm_probability:
             raise InputError(

@@ -5,7 +5,7 @@ Shape suffixes: B passages or queries, L tokens, D hidden width, E width of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from stillhouse.models.pooling import pool
 from stillhouse.pretraining.corrupted import CorruptedBatch
 from stillhouse.pretraining.cross_entropy import token_cross_entropy
-from stillhouse.pretraining.heads import family_of, output_matrix
+from stillhouse.pretraining.heads import family_of, last_states, output_matrix
 from stillhouse.pretraining.pairs.batch import PairBatch
 
 Encode = Callable[[Tensor, Tensor], Tensor]
@@ -54,17 +54,14 @@ class Signals:
 
     def vectors(self, ids_BL: Tensor, attention_BL: Tensor) -> Tensor:
         """The pooled vectors [B, D] of texts."""
-        hidden_BLD = self.model.base_model(input_ids=ids_BL, attention_mask=attention_BL.long()).last_hidden_state
-        return pool(hidden_BLD, attention_BL, self.pooling)
+        return pool(last_states(self.model, ids_BL, attention_BL), attention_BL, self.pooling)
 
     def mlm_loss(self) -> float:
         """Mean cross-entropy over all masked tokens of the held-out passages (BoW §3.2)."""
         weight_VE, bias_V = output_matrix(self.model)
         total, positions = 0.0, 0
         for batch in self.masked:
-            hidden_BLD = self.model.base_model(
-                input_ids=batch.encoder.ids_BL, attention_mask=batch.attention_BL.long()
-            ).last_hidden_state
+            hidden_BLD = last_states(self.model, batch.encoder.ids_BL, batch.attention_BL)
             states_NE = family_of(self.model).transform(self.model)(hidden_BLD[batch.encoder.mask_BL])
             targets_N = batch.ids_BL[batch.encoder.mask_BL]
             ones_N = torch.ones(len(targets_N), device=targets_N.device)
@@ -111,8 +108,8 @@ class Signals:
     def ict(self) -> float:
         """RR@10 of finding the rest of a held-out passage by one of its sentences, among the rests of all."""
         queries, passages = self.towers or (self._text_vectors, self._text_vectors)
-        queries_BD = _all(queries, ((pairs.query_ids_BL, pairs.query_attention_BL) for pairs in self.pairs))
-        passages_BD = _all(passages, ((pairs.passage_ids_BL, pairs.passage_attention_BL) for pairs in self.pairs))
+        queries_BD = torch.cat([queries(of.query_ids_BL, of.query_attention_BL).float() for of in self.pairs])
+        passages_BD = torch.cat([passages(of.passage_ids_BL, of.passage_attention_BL).float() for of in self.pairs])
         # In bf16 nearly equal scores become ties, and ties count against the encoder.
         with torch.autocast(queries_BD.device.type, enabled=False):
             scores_BB = queries_BD @ passages_BD.T
@@ -125,10 +122,6 @@ class Signals:
         """The vectors that retrieval would compare."""
         vectors_BD = self.vectors(ids_BL, attention_BL).float()
         return functional.normalize(vectors_BD, dim=1) if self.normalize else vectors_BD
-
-
-def _all(encode: Encode, texts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    return torch.cat([encode(*text).float() for text in texts])
 
 
 def token_coverage(logits_BV: Tensor, ids_BL: Tensor, special_BL: Tensor, ranks: Sequence[int]) -> list[Tensor]:

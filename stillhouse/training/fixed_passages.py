@@ -63,6 +63,7 @@ class Targets:
         return np.searchsorted(self.rows_N, rows)
 
 
+@dataclass
 class FixedPassages:
     """The vectors of an index, and the right answers to the queries `query_ids`, each of which has at least one.
 
@@ -70,32 +71,24 @@ class FixedPassages:
     answers and the rows that it is asked to hold. Vectors are fp32 for every kind of index; a flat index stays on disk.
     """
 
-    def __init__(
-        self,
-        index: VectorIndex,
-        corpus: Corpus,
-        query_ids: Sequence[str],
-        at_once: int,
-        seed: int,
-        device: torch.device,
-    ) -> None:
-        self._index = index
-        self._at_once = at_once
-        self._seed = seed
-        self._device = device
-        self._right = RowLists(*corpus.positives(query_ids))
-        self._never_negative = RowLists(*never_negative(corpus, query_ids))
-        self._whole_ND = self._vectors(np.arange(len(index))) if len(index) <= at_once else None
+    index: VectorIndex
+    corpus: Corpus
+    query_ids: Sequence[str]
+    at_once: int
+    seed: int
+    device: torch.device
 
-    @property
-    def width(self) -> int:
-        return self._index.width
+    def __post_init__(self) -> None:
+        self._right = RowLists(*self.corpus.positives(self.query_ids))
+        self._never_negative = RowLists(*never_negative(self.corpus, self.query_ids))
+        whole = len(self.index) <= self.at_once
+        self._whole_ND = self._vectors(np.arange(len(self.index))) if whole else None
 
     def targets(self, queries_B: NDArray[np.int64], step: int, held: NDArray[np.integer] | None = None) -> Targets:
         """The passages that a step ranks some queries among. It includes the rows `held`."""
         right, never = self._right.pairs(queries_B), self._never_negative.pairs(queries_B)
         if self._whole_ND is not None:
-            return Targets(self._whole_ND, np.arange(len(self._index)), right, never)
+            return Targets(self._whole_ND, np.arange(len(self.index)), right, never)
         wanted = [self._sample(step), right[1], *([] if held is None else [np.asarray(held, dtype=np.int64).ravel()])]
         rows_N = np.unique(np.concatenate(wanted))
         places = np.searchsorted(rows_N, never[1])
@@ -108,15 +101,15 @@ class FixedPassages:
         )
 
     def _sample(self, step: int) -> NDArray[np.int64]:
-        runs = -(-len(self._index) // RUN)
-        drawn = np.random.default_rng([self._seed, SAMPLES, step]).permutation(runs)[: max(1, self._at_once // RUN)]
+        runs = -(-len(self.index) // RUN)
+        drawn = np.random.default_rng([self.seed, SAMPLES, step]).permutation(runs)[: max(1, self.at_once // RUN)]
         rows = (np.sort(drawn)[:, None] * RUN + np.arange(RUN)).ravel()
-        return rows[rows < len(self._index)]
+        return rows[rows < len(self.index)]
 
     def _vectors(self, rows_N: NDArray[np.int64]) -> Tensor:
-        if self._index.kind == "flat" and len(rows_N) == len(self._index):
-            return torch.from_numpy(self._index.mapped()).to(self._device)
-        return torch.from_numpy(self._index.vectors(rows_N.astype(np.int32))).to(self._device)
+        whole = self.index.kind == "flat" and len(rows_N) == len(self.index)
+        found_ND = self.index.mapped() if whole else self.index.vectors(rows_N.astype(np.int32))
+        return torch.from_numpy(found_ND).to(self.device)
 
 
 def cut_to_index(queries_BD: Tensor, width: int, normalize: bool) -> Tensor:

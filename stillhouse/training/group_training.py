@@ -60,10 +60,10 @@ def open_samplers(
         split: GroupSampler(corpus, negatives, split, per_query, depth, seed, scores_QD) for split in ("train", "dev")
     }
     for split, sampler in samplers.items():
-        if sampler.without_negatives():
-            context.log(f"{sampler.without_negatives()} {split} queries have no hard negatives")
-        if sampler.unscored():
-            context.log(f"{sampler.unscored()} negatives of {split} queries have no teacher score and are not drawn")
+        if sampler.without_negatives:
+            context.log(f"{sampler.without_negatives} {split} queries have no hard negatives")
+        if sampler.unscored:
+            context.log(f"{sampler.unscored} negatives of {split} queries have no teacher score and are not drawn")
     return samplers
 
 

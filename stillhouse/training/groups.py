@@ -6,12 +6,12 @@ positive), D negatives' depth, P positives of the split.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.core.arrays import chunks
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.relevance import AnswerSets, never_negative
@@ -47,6 +47,7 @@ class Groups:
     """The place of each positive in the split's list of positives."""
 
 
+@dataclass
 class GroupSampler:
     """Draws groups for the queries of a split. A draw depends only on the seed, the query and how often the query was
     seen.
@@ -59,58 +60,40 @@ class GroupSampler:
     answers or not passages of the corpus, and for a query with fewer scored negatives than are drawn.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        negatives: Negatives,
-        split: str,
-        count: int,
-        depth: int,
-        seed: int,
-        scores_QD: NDArray[np.float32] | None = None,
-    ) -> None:
-        chosen = np.flatnonzero((negatives.queries["split"] == split).to_numpy())
-        if not len(chosen):
-            raise InputError(NO_QUERIES.format(split))
-        ids = negatives.queries["query_id"].to_numpy()[chosen]
-        texts = negatives.texts(corpus)["text"]
-        assert scores_QD is None or scores_QD.shape == negatives.rows_QD.shape, "lineage ties scores to negatives"
-        self.query_numbers_Q = chosen
-        self.query_ids = ids
-        self.texts = texts.to_numpy(dtype=object)[chosen]
-        self.offsets, self.positives = corpus.positives(ids)
+    corpus: Corpus
+    negatives: Negatives
+    split: str
+    count: int
+    depth: int
+    seed: int
+    scores_QD: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        queries, shape = self.negatives.queries, self.negatives.rows_QD.shape
+        self.query_numbers_Q = np.flatnonzero((queries["split"] == self.split).to_numpy())
+        if not len(self.query_numbers_Q):
+            raise InputError(NO_QUERIES.format(self.split))
+        self.query_ids = queries["query_id"].to_numpy()[self.query_numbers_Q]
+        self.texts = self.negatives.texts(self.corpus)["text"].to_numpy(dtype=object)[self.query_numbers_Q]
+        assert self.scores_QD is None or self.scores_QD.shape == shape, "lineage ties scores to negatives"
+        self.offsets, self.positives = self.corpus.positives(self.query_ids)
         assert np.diff(self.offsets).all(), "a corpus holds no query without a relevant passage"
-        self._answers = AnswerSets(*never_negative(corpus, list(ids)))
-        self._rows_QD = negatives.rows_QD
-        self._scores_QD = scores_QD
-        self.corpus = corpus
-        self._split = split
-        self._count = count
-        self._depth = depth
-        self._seed = seed
-        self._without_negatives = 0
-        self._unscored = 0
+        self._answers = AnswerSets(*never_negative(self.corpus, list(self.query_ids)))
+        self.without_negatives = 0
+        """How many queries have no hard negatives; they train on in-batch negatives alone."""
+        self.unscored = 0
+        """How many negatives within the depth are never drawn because the teacher did not score them."""
         self._check()
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    def without_negatives(self) -> int:
-        """How many queries have no hard negatives; they train on in-batch negatives alone."""
-        return self._without_negatives
-
-    def unscored(self) -> int:
-        """How many negatives within the depth are never drawn because the teacher did not score them."""
-        return self._unscored
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> Groups:
         """The groups of `examples_B` (query numbers in the split), which were seen `times_B` times before."""
         positive_B = self.offsets[examples_B] + self._positive_turn(examples_B, times_B)
         rows_BD, allowed_BD = self._candidates(examples_B)
         queries_B = self.query_numbers_Q[examples_B]
-        columns_BN, filled_BN = rotation.turn(
-            allowed_BD, queries_B, times_B, self._count, self._seed, rotation.NEGATIVES
-        )
+        columns_BN, filled_BN = rotation.turn(allowed_BD, queries_B, times_B, self.count, self.seed, rotation.NEGATIVES)
         negatives_BN = np.where(filled_BN, np.take_along_axis(rows_BD, columns_BN, axis=1), np.int32(-1))
         rows_BK = np.concatenate([self.positives[positive_B][:, None], negatives_BN], axis=1)
         columns_BK = np.concatenate([np.zeros((len(examples_B), 1), np.int64), columns_BN], axis=1)
@@ -125,7 +108,7 @@ class GroupSampler:
 
         There are fewer columns if the negatives are not as deep. Raises `InputError` as the sampler does.
         """
-        rows_BD = np.asarray(self._rows_QD[self.query_numbers_Q[examples_B], :depth])
+        rows_BD = np.asarray(self.negatives.rows_QD[self.query_numbers_Q[examples_B], :depth])
         self._refuse_wrong(examples_B, rows_BD)
         return rows_BD
 
@@ -134,32 +117,32 @@ class GroupSampler:
         available_B = np.diff(self.offsets)[examples_B]
         allowed_BP = np.arange(int(available_B.max(initial=1))) < available_B[:, None]
         queries_B = self.query_numbers_Q[examples_B]
-        return rotation.turn(allowed_BP, queries_B, times_B, 1, self._seed, rotation.POSITIVES)[0][:, 0]
+        return rotation.turn(allowed_BP, queries_B, times_B, 1, self.seed, rotation.POSITIVES)[0][:, 0]
 
     def _candidates(self, examples_B: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """The rows of the best negatives, and which of them may be drawn, [B, D]."""
         numbers_B = self.query_numbers_Q[examples_B]
-        rows_BD = np.asarray(self._rows_QD[numbers_B, : self._depth])
+        rows_BD = np.asarray(self.negatives.rows_QD[numbers_B, : self.depth])
         allowed_BD = rows_BD >= 0
-        if self._scores_QD is not None:
-            allowed_BD &= ~np.isnan(self._scores_QD[numbers_B, : self._depth])
+        if self.scores_QD is not None:
+            allowed_BD &= ~np.isnan(self.scores_QD[numbers_B, : self.depth])
         return rows_BD, allowed_BD
 
     def _check(self) -> None:
         """Read every negative once, in blocks of queries; refuse wrong ones and count the missing and unscored."""
-        for examples_B in self._blocks():
+        for examples_B in chunks(len(self), QUERIES_AT_ONCE):
             rows_BD, allowed_BD = self._candidates(examples_B)
             self._refuse_wrong(examples_B, rows_BD)
             available_B, drawn_B = (rows_BD >= 0).sum(axis=1), allowed_BD.sum(axis=1)
-            if (drawn_B < np.minimum(available_B, self._count)).any():
-                place = int(np.argmax(drawn_B < np.minimum(available_B, self._count)))
+            if (few_B := drawn_B < np.minimum(available_B, self.count)).any():
+                place = int(np.argmax(few_B))
                 raise InputError(
-                    f"the teacher scored {drawn_B[place]} of the best {self._depth} negatives of query "
-                    f"{self.query_ids[examples_B[place]]!r}, but {self._count} are drawn; raise negatives_scored "
+                    f"the teacher scored {drawn_B[place]} of the best {self.depth} negatives of query "
+                    f"{self.query_ids[examples_B[place]]!r}, but {self.count} are drawn; raise negatives_scored "
                     "or depth of `score-pairs`, or lower negatives_per_query of this training"
                 )
-            self._without_negatives += int((available_B == 0).sum())
-            self._unscored += int((available_B - drawn_B).sum())
+            self.without_negatives += int((available_B == 0).sum())
+            self.unscored += int((available_B - drawn_B).sum())
 
     def _refuse_wrong(self, examples_B: NDArray[np.int64], rows_BD: NDArray[np.int32]) -> None:
         """Refuse negatives that are not passages of the corpus or that are right answers."""
@@ -171,10 +154,6 @@ class GroupSampler:
             passage = self.corpus.passage_ids[rows_BD[place, column]].item()
             query = self.query_ids[examples_B[place]]
             raise InputError(
-                f"passage {passage!r} answers {self._split} query {query!r} but is among its negatives; "
+                f"passage {passage!r} answers {self.split} query {query!r} but is among its negatives; "
                 "make them again with `stillhouse bm25` or `stillhouse mine`"
             )
-
-    def _blocks(self) -> Iterator[NDArray[np.int64]]:
-        for start in range(0, len(self), QUERIES_AT_ONCE):
-            yield np.arange(start, min(start + QUERIES_AT_ONCE, len(self)))

@@ -79,13 +79,10 @@ def make_parts(
         cut += [(first + rows, partial(kind.encode, rows)) for rows in groups]
         first += count
     # Without a part size, a single process continues the random numbers of the step.
-    seeds = part_seeds(len(cut)) if training and several else [None] * len(cut)
-    return [Part(*part, seed) for part, seed in zip(cut, seeds)]
-
-
-def part_seeds(count: int) -> list[int]:
-    """Draw a dropout seed for every part from the step's random numbers, which are the same in all processes."""
-    return [int(seed) for seed in torch.randint(2**62, (count,))]
+    if not (training and several):
+        return [Part(*part) for part in cut]
+    # The step's random numbers are the same in all processes.
+    return [Part(*part, int(seed)) for part, seed in zip(cut, torch.randint(2**62, (len(cut),)))]
 
 
 def joint_losses(

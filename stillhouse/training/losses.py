@@ -49,52 +49,27 @@ Loss = Callable[[LossBatch], Tensor]
 
 def retriever_loss(batch: LossBatch, temperature: float, alpha: float, form: str) -> Tensor:
     """The contrastive loss or, with a teacher, KL plus `alpha` times the contrastive loss (SimLM eq. 5)."""
-    queries_BD, passages_MD = batch.queries_BD, batch.passages_MD
-    contrast = contrastive_loss(queries_BD, passages_MD, batch.positive_B, batch.negative_BM, temperature, form)
+    contrast = contrastive_loss(batch, temperature, form)
     if batch.candidate_BK is None or batch.teacher_BK is None or batch.known_BK is None:
         return contrast
-    student_BK = (queries_BD @ passages_MD.T / temperature).gather(1, batch.candidate_BK)
+    student_BK = (batch.queries_BD @ batch.passages_MD.T / temperature).gather(1, batch.candidate_BK)
     return distillation_loss(student_BK, batch.teacher_BK, batch.known_BK) + alpha * contrast
 
 
-def contrastive_loss(
-    queries_BD: Tensor,
-    passages_MD: Tensor,
-    positive_B: Tensor,
-    negative_BM: Tensor,
-    temperature: float,
-    form: str = "simlm",
-) -> Tensor:
+def contrastive_loss(batch: LossBatch, temperature: float, form: str = "simlm") -> Tensor:
     """-log phi(q, d+) / (phi(q, d+) + sum over the form's blocks), mean over the queries; phi(a, b) = exp(a . b / t).
 
     `form` is a row of `FORMS`. "simlm" is SimLM eq. 3, which sums phi(q, n) + phi(d+, n). "plain" is the softmax over
     q . p alone (CDMAE eq. 10 with in-batch negatives). "simlm_code" is the loss in the code of SimLM's authors.
-    `positive_B` (int64) is the column of each query's positive d+. `negative_BM` (bool) is true where a passage of the
-    batch is a negative n of the query: neither its positive nor another relevant passage. With vectors of length 1 the
-    dot product is a cosine. Retrievers 1 and 2 use this loss; the distilled retriever adds it to the KL term.
+    d+ is the query's positive, and n its negatives in the batch. With vectors of length 1 the dot product is a cosine.
+    Retrievers 1 and 2 use this loss; the distilled retriever adds it to the KL term.
     """
-    batch = LossBatch(queries_BD, passages_MD, positive_B, negative_BM)
     blocks = [(scores / temperature, negative) for scores, negative in (BLOCKS[name](batch) for name in FORMS[form])]
-    positive_scores_B = blocks[0][0].gather(1, positive_B[:, None]).squeeze(1)
+    positive_scores_B = blocks[0][0].gather(1, batch.positive_B[:, None]).squeeze(1)
     nothing = torch.finfo(positive_scores_B.dtype).min
     masked = [scores.masked_fill(~negative, nothing) for scores, negative in blocks]
     terms = torch.cat([positive_scores_B[:, None], *masked], dim=1)
     return (terms.logsumexp(dim=1) - positive_scores_B).mean()
-
-
-def _query_passage(batch: LossBatch) -> tuple[Tensor, Tensor]:
-    """q . n"""
-    return batch.queries_BD @ batch.passages_MD.T, batch.negative_BM
-
-
-def _positive_passage(batch: LossBatch) -> tuple[Tensor, Tensor]:
-    """d+ . n, where n is a negative of the query of d+."""
-    return batch.positives_BD @ batch.passages_MD.T, batch.negative_BM
-
-
-def _positive_query(batch: LossBatch) -> tuple[Tensor, Tensor]:
-    """d+ . q' with the queries that d+ does not answer."""
-    return batch.positives_BD @ batch.queries_BD.T, ~batch.right_BB().T
 
 
 def _query_query(batch: LossBatch) -> tuple[Tensor, Tensor]:
@@ -112,9 +87,12 @@ def _positive_positive(batch: LossBatch) -> tuple[Tensor, Tensor]:
 
 
 BLOCKS: Mapping[str, Callable[[LossBatch], tuple[Tensor, Tensor]]] = {
-    "query_passage": _query_passage,
-    "positive_passage": _positive_passage,
-    "positive_query": _positive_query,
+    # q . n
+    "query_passage": lambda batch: (batch.queries_BD @ batch.passages_MD.T, batch.negative_BM),
+    # d+ . n, where n is a negative of the query of d+
+    "positive_passage": lambda batch: (batch.positives_BD @ batch.passages_MD.T, batch.negative_BM),
+    # d+ . q' with the queries that d+ does not answer
+    "positive_query": lambda batch: (batch.positives_BD @ batch.queries_BD.T, ~batch.right_BB().T),
     "query_query": _query_query,
     "positive_positive": _positive_positive,
 }

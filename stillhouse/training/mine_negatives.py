@@ -100,14 +100,13 @@ class MiningQueries:
         wrong = corpus.qrels[corpus.qrels["relevance"] == 0]
         number = pd.Index(self.queries["query_id"]).get_indexer(wrong["query_id"])
         self._wrong = pd.DataFrame({"query": number, "row": corpus.rows_of(wrong["passage_id"])})[number >= 0]
-        self._matcher: AnswerMatcher | None = None
-        if without_answers:
-            self._matcher = AnswerMatcher.of(corpus, list(self.queries["query_id"]))
-            if not self._matcher.has_answers.any():
-                raise InputError(
-                    "without_answers: the corpus has no answers of train and dev queries; leave it out, or ingest a "
-                    "source with answers"
-                )
+        self.matcher = AnswerMatcher.of(corpus, list(self.queries["query_id"])) if without_answers else None
+        """What leaves out passages because of their text, so that their number is not known beforehand."""
+        if self.matcher and not self.matcher.has_answers.any():
+            raise InputError(
+                "without_answers: the corpus has no answers of train and dev queries; leave it out, or ingest a source "
+                "with answers"
+            )
         self._pools: list[Pool] = []
         """The pool of each split; empty if all passages may be negatives of all queries."""
         if among != "corpus":
@@ -139,11 +138,6 @@ class MiningQueries:
             kept_QD[queries_B] = first_kept(rows_BK, keep_BK, rows_QD.shape[1])
         return kept_QD
 
-    @property
-    def looks_for_answers(self) -> bool:
-        """Whether passages are left out because of their text, so the number is not known beforehand."""
-        return self._matcher is not None
-
     def pools(self) -> Iterator[tuple[NDArray[np.int64], Pool]]:
         """Blocks of queries that share the same possible negatives, with these passages."""
         parts = [(np.arange(len(self)), Pool(self.passages))]
@@ -160,9 +154,9 @@ class MiningQueries:
             if pool.rows is not None:
                 own_B1 = (self._split_Q[queries_B] == split)[:, None]
                 may_BK &= ~own_B1 | self._in_pools.hold(np.full((1, 1), split), rows_BK)
-        if self._matcher is not None:
+        if self.matcher is not None:
             place_P, column_P = np.nonzero(may_BK)
-            may_BK[place_P, column_P] = ~self._matcher.match(queries_B[place_P], rows_BK[place_P, column_P])
+            may_BK[place_P, column_P] = ~self.matcher.match(queries_B[place_P], rows_BK[place_P, column_P])
         return may_BK
 
 
@@ -182,7 +176,7 @@ def ranked(
     """
     rows_QD = np.full((len(asked), depth), -1, dtype=np.int32)
     above = 0
-    wanted = 2 * depth if limits_Q is not None or asked.looks_for_answers else depth
+    wanted = 2 * depth if limits_Q is not None or asked.matcher else depth
     for queries_B, pool in asked.pools():
         whole = pool.size == asked.passages
         needed = wanted if whole else 2 * math.ceil(wanted * asked.passages / max(1, pool.size))
@@ -273,22 +267,20 @@ def interleaved(sources: Sequence[Rows]) -> Rows:
     return rows_QD
 
 
+@dataclass(frozen=True)
 class DenseRanking:
     """Ranks an index's passages by query vectors, and scores any pair as the index does.
 
     `on_gpu(depth)` says whether to search at this depth on a GPU.
     """
 
-    def __init__(
-        self, vectors_QD: NDArray[np.float32], index: VectorIndex, on_gpu: Callable[[int], bool] = lambda depth: False
-    ) -> None:
-        self._vectors_QD = vectors_QD
-        self._index = index
-        self._on_gpu = on_gpu
+    vectors_QD: NDArray[np.float32]
+    index: VectorIndex
+    on_gpu: Callable[[int], bool] = lambda depth: False
 
     def search(self, queries_B: NDArray[np.int64], depth: int) -> tuple[Rows, NDArray[np.float32]]:
-        return self._index.search(self._vectors_QD[queries_B], depth, gpu=self._on_gpu(depth))
+        return self.index.search(self.vectors_QD[queries_B], depth, gpu=self.on_gpu(depth))
 
     def score(self, query_P: NDArray[np.int64], row_P: Rows) -> NDArray[np.float32]:
         """Inner products of queries and passage vectors in the index, float32 [P]."""
-        return self._index.products(self._vectors_QD, query_P, row_P)
+        return self.index.products(self.vectors_QD, query_P, row_P)

@@ -10,7 +10,6 @@ Shape suffixes: B queries of a step, N passages of a step, D width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,14 +76,22 @@ def train_projection(
     """
     check_width(encoder, index)
     device = context.torch_device()
-    train_queries, dev_queries = (_asked(split, encoder, index, corpus, config, context) for split in ("train", "dev"))
+
+    def asked(split: str) -> Asked:
+        query_ids, texts = asked_queries(corpus, split)
+        what = f"encoding the {split} queries"
+        vectors_BD = encode(encoder, encoder.queries(texts), context, what, InferenceConfig())
+        passages = FixedPassages(index, corpus, query_ids, config.passages_at_once, config.seed, device)
+        return Asked(torch.from_numpy(vectors_BD).to(device), passages)
+
+    train_queries, dev_queries = asked("train"), asked("dev")
     projection = Projection(index.width, encoder.settings.normalize)
     count, dev_count = len(train_queries.vectors_BD), len(dev_queries.vectors_BD)
     batch = epoch_batches(count, config.batch_size, config.seed)
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
 
-    def batch_loss(step: int) -> Iterator[Tensor]:
-        yield train_queries.loss(projection, batch(step), step, config.temperature)
+    def batch_loss(step: int) -> Tensor:
+        return train_queries.loss(projection, batch(step), step, config.temperature)
 
     def heldout_loss() -> float:
         places = (np.arange(dev_count)[part] for part in chunks(dev_count, config.batch_size))
@@ -94,18 +101,3 @@ def train_projection(
 
     rows = train(projection.to(device), batch_loss, heldout_loss, steps, config, context)
     return projection.matrix_DD(), rows
-
-
-def _asked(
-    split: str,
-    encoder: BiEncoder,
-    index: VectorIndex,
-    corpus: Corpus,
-    config: ProjectionTrainingConfig,
-    context: Context,
-) -> Asked:
-    query_ids, texts = asked_queries(corpus, split)
-    what, device = f"encoding the {split} queries", context.torch_device()
-    vectors_BD = encode(encoder, encoder.queries(texts), context, what, InferenceConfig())
-    passages = FixedPassages(index, corpus, query_ids, config.passages_at_once, config.seed, device)
-    return Asked(torch.from_numpy(vectors_BD).to(device), passages)

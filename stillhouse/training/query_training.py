@@ -26,10 +26,10 @@ from stillhouse.core.errors import InputError, NotFinite
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.relevance import JudgedQueries
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
 from stillhouse.models.acceleration.on_device import on_device
-from stillhouse.models.encoder import BiEncoder, length_batches
+from stillhouse.models.encoder import BiEncoder, EncoderTexts, length_batches
 from stillhouse.models.settings import BATCH_TOKENS
 from stillhouse.search.dense import check_index, check_width
 from stillhouse.search.vector_index import VectorIndex
@@ -54,48 +54,41 @@ class Drawn:
     groups: Groups | None
 
 
+@dataclass(frozen=True)
 class QueryLoss:
     """The loss of train or dev queries against an index."""
 
-    def __init__(
-        self,
-        encoder: BiEncoder,
-        passages: FixedPassages,
-        texts: list[str],
-        sampler: GroupSampler | None,
-        teacher: Teacher | None,
-        config: QueryTrainingConfig,
-        device: torch.device,
-    ) -> None:
-        self._encoder = encoder
-        self._passages = passages
-        self._texts = encoder.queries(texts)
-        self._sampler = sampler
-        self._teacher = TeacherScores(teacher, sampler) if teacher and sampler else None
-        self._config = config
-        self._device = device
+    encoder: BiEncoder
+    passages: FixedPassages
+    texts: EncoderTexts
+    sampler: GroupSampler | None
+    teacher: TeacherScores | None
+    config: QueryTrainingConfig
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.texts)
 
     def draw(self, queries_B: NDArray[np.int64], times_B: NDArray[np.int64], step: int) -> Drawn:
         """Draw the passages of a step for queries that were seen `times_B` times before."""
-        groups = self._sampler.draw(queries_B, times_B) if self._sampler else None
+        groups = self.sampler.draw(queries_B, times_B) if self.sampler else None
         held = groups.rows_BK[groups.candidate_BK] if groups else None
-        return Drawn(queries_B, self._passages.targets(queries_B, step, held), groups)
+        return Drawn(queries_B, self.passages.targets(queries_B, step, held), groups)
 
     def __call__(self, drawn: Drawn) -> Tensor:
         """The mean loss of the queries."""
-        ids_BL, mask_BL = self._texts.batch(drawn.queries_B, self._device)
-        queries_BD = self._encoder(ids_BL, mask_BL, "query")
-        with torch.autocast(self._device.type, enabled=False):
-            queries_BD = cut_to_index(queries_BD.float(), self._passages.width, self._encoder.settings.normalize)
-            targets, config = drawn.targets, self._config
+        targets, config = drawn.targets, self.config
+        queries_BD = self.encoder(*self.texts.batch(drawn.queries_B, self.device), "query")
+        with torch.autocast(self.device.type, enabled=False):
+            queries_BD = cut_to_index(queries_BD.float(), self.passages.index.width, self.encoder.settings.normalize)
             scores_BN = queries_BD @ targets.vectors_ND.T / config.temperature
             loss = fixed_passages_loss(scores_BN, targets.right, targets.never_negative)
-            if self._teacher is None or drawn.groups is None:
+            if self.teacher is None or drawn.groups is None:
                 return loss
-            teacher_BK, known_BK = (on_device(part, self._device) for part in self._teacher.of(drawn.groups))
+            teacher_BK, known_BK = (on_device(part, self.device) for part in self.teacher.of(drawn.groups))
             columns_BK = targets.columns(np.maximum(drawn.groups.rows_BK, drawn.groups.rows_BK[:, :1].min()))
             columns_BK = np.where(drawn.groups.candidate_BK, columns_BK, 0)
-            student_BK = scores_BN.gather(1, on_device(columns_BK, self._device))
+            student_BK = scores_BN.gather(1, on_device(columns_BK, self.device))
             return distillation_loss(student_BK, teacher_BK, known_BK) + config.alpha * loss
 
 
@@ -184,20 +177,21 @@ def train_query_tower(
     if teacher is not None and negatives is None:
         raise InputError("a teacher needs the negatives that it scored; give them as --negatives")
     device = context.torch_device()
-    losses = {}
+    losses = []
     for split in ("train", "dev"):
         ids, texts = asked_queries(corpus, split)
-        scores_QD = teacher.negative_scores_QD if teacher else None
-        sampler = None
+        sampler = scores = None
         if negatives is not None:
-            count, depth = config.negatives_per_query, config.negatives_depth
-            sampler = GroupSampler(corpus, negatives, split, count, depth, config.seed, scores_QD)
+            most, depth = config.negatives_per_query, config.negatives_depth
+            scores_QD = teacher.negative_scores_QD if teacher else None
+            sampler = GroupSampler(corpus, negatives, split, most, depth, config.seed, scores_QD)
             assert list(sampler.query_ids) == ids, "a corpus holds no query without a relevant passage"
+            scores = TeacherScores(teacher, sampler) if teacher else None
         passages = FixedPassages(index, corpus, ids, config.passages_at_once, config.seed, device)
-        losses[split] = QueryLoss(encoder, passages, texts, sampler, teacher, config, device), len(ids)
+        losses.append(QueryLoss(encoder, passages, encoder.queries(texts), sampler, scores, config, device))
     dev = DevRanking(encoder, index, corpus, config.eval_queries, config.seed)
-    (of_train, count), (of_dev, dev_count) = losses["train"], losses["dev"]
-    measured_on = sample(dev_count, config.eval_queries or dev_count, config.seed)
+    of_train, of_dev = losses
+    count, measured_on = len(of_train), sample(len(of_dev), config.eval_queries or len(of_dev), config.seed)
     tower = encoder.tower("query")
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
@@ -230,11 +224,6 @@ def train_query_tower(
     rows = train(tower, batch_loss, heldout_loss, steps, config, context, watch)
     after = values()
     difference_Q = (after - before)[RANKINGS[config.metric_for_best_model]].to_numpy()
-    [gain] = compare(
-        difference_Q[:, None],
-        bootstrap_samples=BOOTSTRAP_SAMPLES,
-        randomisation_samples=RANDOMISATION_SAMPLES,
-        seed=config.seed,
-    )
+    [gain] = compare(difference_Q[:, None], Samples(seed=config.seed))
     start, end = ({name: float(table[name].mean()) for name in RANKINGS.values()} for table in (before, after))
     return QueryTraining(rows, start, end, gain, config.metric_for_best_model)

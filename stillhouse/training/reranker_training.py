@@ -38,6 +38,7 @@ class DrawnPairs:
     number_BK: np.ndarray
 
 
+@dataclass(frozen=True)
 class RerankerLoss:
     """The loss of a split's examples, in parts of some queries each that add up to it.
 
@@ -45,37 +46,29 @@ class RerankerLoss:
     has at least one query.
     """
 
-    def __init__(
-        self,
-        model: CrossEncoder,
-        texts: TextFile | np.ndarray,
-        samplers: Mapping[str, GroupSampler],
-        device: torch.device,
-        mini_batch_size: int | None = None,
-    ) -> None:
-        self._model = model
-        self._texts = texts
-        self._samplers = samplers
-        self._device = device
-        self._pairs_at_once = mini_batch_size
+    model: CrossEncoder
+    texts: TextFile | np.ndarray
+    samplers: Mapping[str, GroupSampler]
+    device: torch.device
+    mini_batch_size: int | None = None
 
     def draw(self, split: str, examples_B: np.ndarray, times_B: np.ndarray) -> DrawnPairs:
         """The pairs of the examples, tokenized."""
-        groups = self._samplers[split].draw(examples_B, times_B)
+        groups = self.samplers[split].draw(examples_B, times_B)
         query_BK = np.broadcast_to(examples_B[:, None], groups.rows_BK.shape)[groups.candidate_BK]
-        texts = self._samplers[split].texts[query_BK]
-        pairs = self._model.pairs(list(texts), list(self._texts[groups.rows_BK[groups.candidate_BK]]))
+        texts = self.samplers[split].texts[query_BK]
+        pairs = self.model.pairs(list(texts), list(self.texts[groups.rows_BK[groups.candidate_BK]]))
         number_BK = np.full(groups.rows_BK.shape, -1)
         number_BK[groups.candidate_BK] = np.arange(len(pairs))
         return DrawnPairs(pairs, number_BK)
 
     def __call__(self, split: str, drawn: DrawnPairs) -> Iterator[Tensor]:
         queries, candidates = drawn.number_BK.shape
-        for part in chunks(queries, max(1, self._pairs_at_once // candidates) if self._pairs_at_once else queries):
+        for part in chunks(queries, max(1, self.mini_batch_size // candidates) if self.mini_batch_size else queries):
             known_BK = drawn.number_BK[part] >= 0
-            pairs = drawn.pairs.batch(drawn.number_BK[part][known_BK], self._device)
-            known_BK = on_device(known_BK, self._device)
-            scores_BK = torch.zeros(known_BK.shape, device=self._device).masked_scatter(known_BK, self._model(*pairs))
+            pairs = drawn.pairs.batch(drawn.number_BK[part][known_BK], self.device)
+            known_BK = on_device(known_BK, self.device)
+            scores_BK = torch.zeros(known_BK.shape, device=self.device).masked_scatter(known_BK, self.model(*pairs))
             yield listwise_loss(scores_BK, known_BK) * (len(part) / queries)
 
 

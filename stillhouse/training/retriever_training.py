@@ -6,7 +6,7 @@ Shape suffixes: B queries, K candidates of a query, M passages of the batch, N t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -50,6 +50,7 @@ class DrawnGroups:
     teacher_BK: tuple[np.ndarray, np.ndarray] | None
 
 
+@dataclass
 class RetrieverLoss:
     """The loss of some examples of a split: `loss.training(loss.draw(examples_B, times_B))`.
 
@@ -57,46 +58,37 @@ class RetrieverLoss:
     not answer. So no query is pushed away from any of its positives.
     """
 
-    def __init__(
-        self,
-        encoder: BiEncoder,
-        texts: TextFile | np.ndarray,
-        sampler: GroupSampler,
-        teacher: Teacher | None,
-        config: RetrieverConfig,
-        device: torch.device,
-        loss: Loss | None = None,
-    ) -> None:
-        self._of_batch = loss or partial(
-            retriever_loss, temperature=config.temperature, alpha=config.alpha, form=config.contrastive
-        )
-        self._encoder = encoder
-        self._texts = texts
-        self._sampler = sampler
-        self._teacher = TeacherScores(teacher, sampler) if teacher else None
-        self._config = config
-        self._widths = matryoshka_dims(config, encoder.width)
-        self._device = device
-        self._unpadded = leaves_padding_out(encoder, config.padding, device)
+    encoder: BiEncoder
+    texts: TextFile | np.ndarray
+    sampler: GroupSampler
+    teacher: TeacherScores | None
+    config: RetrieverConfig
+    device: torch.device
+    own: Loss | None = None
+    """A loss in place of those of `config`."""
+    unpadded: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unpadded = leaves_padding_out(self.encoder, self.config.padding, self.device)
 
     def draw(self, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
         """The groups of some examples, which were seen `times_B` times before. Drawing does not need the model."""
-        groups = self._sampler.draw(examples_B, times_B)
+        groups = self.sampler.draw(examples_B, times_B)
         rows_M, places = np.unique(groups.rows_BK[groups.candidate_BK], return_inverse=True)
         places_BK = np.zeros(groups.rows_BK.shape, dtype=np.int64)
         places_BK[groups.candidate_BK] = places
         return DrawnGroups(
-            self._encoder.queries(list(self._sampler.texts[examples_B])),
-            self._encoder.passages(list(self._texts[rows_M])),
+            self.encoder.queries(list(self.sampler.texts[examples_B])),
+            self.encoder.passages(list(self.texts[rows_M])),
             places_BK,
-            ~self._sampler.relevant(groups.examples_B, rows_M),
-            self._teacher.of(groups) if self._teacher else None,
+            ~self.sampler.relevant(groups.examples_B, rows_M),
+            self.teacher.of(groups) if self.teacher else None,
         )
 
     def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
         """This process's share of a step's loss, to back-propagate (`joint_losses`)."""
         parts, vectors_ND, loss = self._batch(drawn, training=True)
-        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
+        return joint_losses(parts, vectors_ND, loss, again=self.config.gradient_cache)
 
     def heldout(self, drawn: DrawnGroups) -> Tensor:
         """The loss without gradients; the same in every process."""
@@ -104,12 +96,15 @@ class RetrieverLoss:
 
     def _batch(self, drawn: DrawnGroups, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
         """The parts of a batch's queries and passages, an array for their vectors, and the loss of the vectors."""
-        count = len(drawn.queries)
+        count, config, device = len(drawn.queries), self.config, self.device
+        of_batch = self.own or partial(
+            retriever_loss, temperature=config.temperature, alpha=config.alpha, form=config.contrastive
+        )
         negative_BM, candidate_BK = self._tensor(drawn.negative_BM), self._tensor(drawn.places_BK)
         teacher_BK, known_BK = map(self._tensor, drawn.teacher_BK) if drawn.teacher_BK else (None, None)
 
         def of_vectors(queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
-            value = self._of_batch(
+            value = of_batch(
                 LossBatch(queries_BD, passages_MD, candidate_BK[:, 0], negative_BM, candidate_BK, teacher_BK, known_BK)
             )
             if value.ndim:
@@ -120,13 +115,11 @@ class RetrieverLoss:
             return self._over_widths(of_vectors, vectors_ND[:count], vectors_ND[count:])
 
         kinds = [BatchTexts(texts.lengths(), partial(self._encode, texts)) for texts in (drawn.queries, drawn.passages)]
-        parts = make_parts(
-            kinds, self._config.mini_batch_size, unpadded=self._unpadded, device=self._device, training=training
-        )
-        return parts, torch.zeros(count + len(drawn.passages), self._encoder.width, device=self._device), loss
+        parts = make_parts(kinds, config.mini_batch_size, unpadded=self.unpadded, device=device, training=training)
+        return parts, torch.zeros(count + len(drawn.passages), self.encoder.width, device=device), loss
 
     def _encode(self, texts: EncoderTexts, rows: np.ndarray) -> Tensor:
-        return self._encoder(*texts.batch(rows, self._device), texts.role)
+        return self.encoder(*texts.batch(rows, self.device), texts.role)
 
     def _over_widths(self, loss: Callable[[Tensor, Tensor], Tensor], queries_BD: Tensor, passages_MD: Tensor) -> Tensor:
         """The mean loss over vectors cut to each width and, for cosines, normalized again.
@@ -134,13 +127,13 @@ class RetrieverLoss:
         This is Matryoshka representation learning (Kusupati et al. 2022, eq. 1) with equal weights.
         """
         losses = [loss(queries_BD, passages_MD)]
-        for width in self._widths:
+        for width in matryoshka_dims(self.config, self.encoder.width):
             cut = (queries_BD[:, :width], passages_MD[:, :width])
-            losses.append(loss(*map(normalized, cut)) if self._encoder.settings.normalize else loss(*cut))
-        return torch.stack(losses).mean() if self._widths else losses[0]
+            losses.append(loss(*map(normalized, cut)) if self.encoder.settings.normalize else loss(*cut))
+        return torch.stack(losses).mean() if losses[1:] else losses[0]
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return on_device(array, self._device)
+        return on_device(array, self.device)
 
 
 def matryoshka_dims(config: RetrieverConfig, width: int) -> tuple[int, ...]:
@@ -170,7 +163,7 @@ def fit_retriever(
     texts = open_passage_texts(corpus, context.work)
     samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
     train = samplers["train"]
-    if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives() == len(train)):
+    if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives == len(train)):
         raise InputError(
             "nothing can be learned from a batch of one query without negatives: raise batch_size (with more than "
             "one train query), or negatives_per_query (with queries that have negatives)"
@@ -178,7 +171,9 @@ def fit_retriever(
     device = context.torch_device()
     with low_rank(encoder, config.lora_rank, config.frozen_weights):
         losses = {
-            split: RetrieverLoss(encoder, texts, sampler, teacher, config, device, loss)
+            split: RetrieverLoss(
+                encoder, texts, sampler, TeacherScores(teacher, sampler) if teacher else None, config, device, loss
+            )
             for split, sampler in samplers.items()
         }
 

@@ -25,7 +25,7 @@ BAD = {
     "an argument": (["--sweep", "cdmae-table5"], "needs --with general=VALUE"),
     "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write word=value"),
     "a condition": (["--sweep", "cdmae-table2", "--under", "bm52"], "did you mean 'bm25'"),
-    "conditions of a sweep without": (["--sweep", "simlm-table8", "--under", "a"], "has no condition 'a'; it has none"),
+    "conditions of a sweep without": (["--sweep", "simlm-table8", "--under", "a"], "has no condition 'a'; valid: none"),
     "two conditions on Kubeflow": (
         ["--sweep", "cdmae-table2", "--kubeflow", "k.yaml"],
         "choose one with --under: bm25, mined, distilled",

@@ -161,11 +161,11 @@ def test_a_run_of_another_tool_gives_one_ranking_per_query(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("q Q0 p0 1 nan s\n", "'p0' for query 'q' is not finite"),
-        ("q Q0 p0 1 inf s\nq Q0 p1 2 1 s\n", "'p0' for query 'q' is not finite"),
-        ("q Q0 p0 1 1 s\nq Q0 p1 2 -1e39 s\n", "'p1' for query 'q' is not finite"),
-        ("q Q0 p0 1 3 s\nr Q0 p0 1 3 s\nq Q0 p1 2 2 s\nq Q0 p0 3 1 s\n", "'p0' twice for query 'q'"),
-        ("q Q0 p0 1 3 s\nr Q0 p0 1 9 s\nr Q0 p1 2 10 s\n", "'p1' for query 'r' is higher than the score of the rank"),
+        ("q Q0 p0 1 nan s\n", "'p0' for query 'q' has a score that is not finite"),
+        ("q Q0 p0 1 inf s\nq Q0 p1 2 1 s\n", "'p0' for query 'q' has a score that is not finite"),
+        ("q Q0 p0 1 1 s\nq Q0 p1 2 -1e39 s\n", "'p1' for query 'q' has a score that is not finite"),
+        ("q Q0 p0 1 3 s\nr Q0 p0 1 3 s\nq Q0 p1 2 2 s\nq Q0 p0 3 1 s\n", "'p0' for query 'q' is listed twice"),
+        ("q Q0 p0 1 3 s\nr Q0 p0 1 9 s\nr Q0 p1 2 10 s\n", "'p1' for query 'r' has a score higher than"),
     ],
 )
 def test_an_ambiguous_run_is_refused(tmp_path: Path, text: str, message: str) -> None:

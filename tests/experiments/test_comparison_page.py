@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from shown_page import Page
 
+from stillhouse.evaluation.samples import Samples
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome
 from stillhouse.experiments.comparison.page import render
 from stillhouse.experiments.comparison.signals import coverage_curves, signal_curves
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.experiments.comparison.table import Settings, make_table
+from stillhouse.experiments.comparison.table import make_table
 
 SWEEP = make_sweep(
     "trial",
@@ -89,7 +90,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
 @pytest.fixture(scope="module")
 def page(found: list[Outcome]) -> str:
     references = {"bm25": found[0].test, "zero_shot": found[0].test}
-    return render(make_table(SWEEP, found, references, Settings(200, 200)), found)
+    return render(make_table(SWEEP, found, references, Samples(200, 200)), found)
 
 
 def test_a_run_is_read_whole(found: list[Outcome]) -> None:
@@ -141,6 +142,6 @@ def test_the_page_escapes_labels_and_passages(page: str) -> None:
 
 def test_failures_and_synthetic_figures_are_named(found: list[Outcome]) -> None:
     failed = [*found[:-1], Outcome(variant="m45", seed=2, failure="pretraining: the <loss> is nan")]
-    table = make_table(SWEEP, failed, {}, Settings(200, 200), synthetic=True)
+    table = make_table(SWEEP, failed, {}, Samples(200, 200), synthetic=True)
     shown = Page(render(table, failed)).shown
     assert "seed 2 failed: pretraining: the <loss> is nan" in shown and "6 SYNTHETIC test queries" in shown

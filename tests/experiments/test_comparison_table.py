@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 from stillhouse.core.errors import InputError
+from stillhouse.evaluation.samples import Samples
 from stillhouse.experiments.comparison.files import as_json, as_markdown, write_files
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep, make_sweep
-from stillhouse.experiments.comparison.table import Settings, Table, make_table, same_measure
+from stillhouse.experiments.comparison.table import Table, make_table, same_measure
 
 QUERIES = [f"q{i}" for i in range(9)]
 MEASURES = ["RR@10", "R@100"]
@@ -57,7 +58,7 @@ def outcomes(sweep: Sweep = SWEEP) -> list[Outcome]:
 
 
 def table(found: list[Outcome]) -> Table:
-    return make_table(SWEEP, found, {"bm25": frame(np.full((9, 2), 0.5))}, Settings(4000, 20000, 3))
+    return make_table(SWEEP, found, {"bm25": frame(np.full((9, 2), 0.5))}, Samples(4000, 20000, 3))
 
 
 def test_means_and_spread_over_seeds() -> None:
@@ -166,7 +167,7 @@ def test_labels_and_errors_are_escaped() -> None:
     sweep = make_sweep("trial", content | {"seeds": [1]}, "trial")
     found = outcomes(sweep)
     found[-1] = Outcome(variant="bow", seed=1, failure=f"no loss:\n{BAD}")
-    text = as_markdown(make_table(sweep, found, {}, Settings(200, 200, 3)))
+    text = as_markdown(make_table(sweep, found, {}, Samples(200, 200, 3)))
     escaped = r"\[a \| b\](http\://x) \`c\` &lt;img&gt; \*d\*"
     [row] = [line for line in text.splitlines() if line.startswith(f"| {escaped} |")]
     [head] = [line for line in text.splitlines() if line.startswith("| variant |")]

@@ -6,10 +6,11 @@ import dataclasses
 
 import pandas as pd
 
+from stillhouse.evaluation.samples import Samples
 from stillhouse.experiments.comparison.files import overview_markdown
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.experiments.comparison.table import Settings, Table, make_table
+from stillhouse.experiments.comparison.table import Table, make_table
 
 SWEEP = make_sweep(
     "trial",
@@ -37,7 +38,7 @@ def table(condition: str, values: dict[str, float], loss: float) -> Table:
     }
     found = [Outcome(variant=name, seed=42, test=frame, losses={"MLM loss": loss}) for name, frame in frames.items()]
     found += [Outcome(variant=of.name, seed=42, failure="no") for of in SWEEP.variants if of.name not in values]
-    return make_table(SWEEP.under(condition), found, {}, Settings(50, 50, 1))
+    return make_table(SWEEP.under(condition), found, {}, Samples(50, 50, 1))
 
 
 def cells(text: str) -> list[list[str]]:

@@ -161,7 +161,7 @@ def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:
         (["one", "--retriever", "a/m", "--retriever", "b/m"], "write NAME=MODEL"),
         (["one", "--retriever", "bm25=m"], "in use or reserved"),
         (["one", "--no-bm25"], "nothing to evaluate"),
-        (["one", "--baseline", "bm26"], "choose one of bm25"),
+        (["one", "--baseline", "bm26"], "did you mean 'bm25'"),
         (["one", "--measures", "nDCG10"], "'nDCG10' is not a measure"),
         (["one", "--together", "g=one,two"], "--together g=one,two: 'two' is not one of one"),
         (["one", "--together", "g=one,one"], "'one' is already in a group"),

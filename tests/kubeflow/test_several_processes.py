@@ -12,7 +12,8 @@ import pytest
 from stillhouse.core.artifacts import digest_files
 from stillhouse.core.config import build
 from stillhouse.core.errors import CrashElsewhere, InputError
-from stillhouse.kubeflow.pods.several_processes import PROCESSES, command, execute_together, processes_for
+from stillhouse.kubeflow.pods import several_processes
+from stillhouse.kubeflow.pods.several_processes import PROCESSES, execute_together, processes_for, step_words
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.pipeline.steps.registry import find_step, steps
 
@@ -47,13 +48,11 @@ def test_only_parallel_steps_use_several_processes(monkeypatch: pytest.MonkeyPat
 def test_the_command_names_every_folder_and_setting(tmp_path: Path) -> None:
     step = find_step("pretrain")
     config = build(step.config, {"learning_rate": 1e-4, "seed": 7}, "test")
-    words = command(step, config, {"tokens": tmp_path / "t"}, {"encoder": tmp_path / "e"}, 3)
-    own = words[words.index("stillhouse.cli") :]
-    assert own[1] == "pretrain" and "--nproc-per-node=3" in words
-    assert {f"--tokens={tmp_path / 't'}", f"--encoder={tmp_path / 'e'}", "--learning-rate=0.0001", "--seed=7"} <= set(
-        own
-    )
-    assert not [word for word in own if word.startswith("--importance=")], "an input that is not given"
+    words = step_words(step, config, {"tokens": tmp_path / "t"}, {"encoder": tmp_path / "e"})
+    assert words[0] == "pretrain" and "--nproc-per-node=3" in several_processes.by_torchrun(words, 3)
+    folders = {f"--tokens={tmp_path / 't'}", f"--encoder={tmp_path / 'e'}"}
+    assert folders | {"--learning-rate=0.0001", "--seed=7"} <= set(words)
+    assert not [word for word in words if word.startswith("--importance=")], "an input that is not given"
 
 
 @pytest.mark.parametrize("name", [name for name, step in steps().items() if step.parallel])
@@ -61,10 +60,11 @@ def test_torchrun_does_not_consume_the_flags_of_a_step(name: str, tmp_path: Path
     from torch.distributed.run import parse_args
 
     step = find_step(name)
-    words = command(step, build(step.config, {}, "test"), {}, {step.outputs[0].name: tmp_path}, 2)
+    own = step_words(step, build(step.config, {}, "test"), {}, {step.outputs[0].name: tmp_path})
+    words = several_processes.by_torchrun(own, 2)
     read = parse_args(words[words.index("stillhouse.kubeflow.pods.torchrun") + 1 :])
     assert (read.nproc_per_node, read.module, read.training_script) == ("2", True, "stillhouse.cli")
-    assert read.training_script_args == words[words.index(name) :]
+    assert read.training_script_args == own
 
 
 @pytest.mark.slow

@@ -197,7 +197,7 @@ def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling
     training = BottleneckPretraining(tiny_model(), objective, pooling).double()
     batch = batch_of(objective)
     assert batch.decoder is not None
-    hidden = training.encode(batch.encoder.ids_BL, batch.attention_BL).detach().requires_grad_()
+    hidden = training.encode(batch.encoder.ids_BL, batch.attention_BL)[0].detach().requires_grad_()
     vectors = training.vector(hidden, batch.attention_BL)
     decoded = training.decode(vectors, None, batch)
     loss = training.prediction_loss(decoded, batch, batch.decoder)
@@ -213,7 +213,7 @@ def test_decoder_sees_the_encoder_only_through_the_bottleneck(name: str, pooling
     # The whole decoder loss as `parts` computes it reaches the encoder's layers in no other way.
     layer = training.model.bert.encoder.layer[-1].output.dense.weight
     whole = torch.autograd.grad(training.parts(batch)["decoder"], layer)[0]
-    again = training.vector(training.encode(batch.encoder.ids_BL, batch.attention_BL), batch.attention_BL)
+    again = training.vector(training.encode(batch.encoder.ids_BL, batch.attention_BL)[0], batch.attention_BL)
     torch.testing.assert_close(whole, torch.autograd.grad(again, layer, into_vectors)[0])
 
 
@@ -221,7 +221,7 @@ def test_condensers_decoder_sees_the_middle_layers_tokens_too_and_no_other() -> 
     """Besides the bottleneck, the states after layer 1 of 3 reach its decoder through the skip connections."""
     training = BottleneckPretraining(tiny_model(), find_objective("condenser"), "cls").double()
     batch = batch_of(find_objective("condenser"))
-    hidden, middle = training._encode(batch.encoder.ids_BL, batch.attention_BL)
+    hidden, middle = training.encode(batch.encoder.ids_BL, batch.attention_BL)
     assert middle is not None
     hidden, middle = hidden.detach().requires_grad_(), middle.detach().requires_grad_()
     decoded = training.decode(training.vector(hidden, batch.attention_BL), middle, batch)

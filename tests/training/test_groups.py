@@ -45,7 +45,7 @@ def test_a_group_is_a_positive_and_distinct_negatives_of_the_best(sampler: Group
         assert (groups.columns_BK[query, 1:] + query + 1).tolist() == negatives.tolist()
     assert sorted(groups.rows_BK[2, 1:]) == [3, 4] and groups.candidate_BK[3].tolist() == [True] + [False] * 2
     assert groups.rows_BK[3].tolist() == [3, -1, -1]
-    assert sampler.without_negatives() == 1
+    assert sampler.without_negatives == 1
 
 
 def test_no_negative_comes_again_before_all_came_wherever_a_run_begins(sampler: GroupSampler) -> None:
@@ -109,7 +109,7 @@ def test_only_what_the_teacher_scored_is_drawn_with_its_own_score(small_corpus: 
         drawn |= {(number, column) for number, column in zip(numbers_B, groups.columns_BK[:, 1])}
     known = {(q, d) for q, d in zip(*np.nonzero(scored_QD)) if negatives.queries["split"][q] == split}
     assert drawn - {(3, 0)} == known
-    assert sampler.unscored() == int(((negatives.rows_QD >= 0) & ~scored_QD)[sampler.query_numbers_Q].sum())
+    assert sampler.unscored == int(((negatives.rows_QD >= 0) & ~scored_QD)[sampler.query_numbers_Q].sum())
 
 
 def test_a_teacher_that_scored_fewer_than_are_drawn_is_refused(small_corpus: Path) -> None:

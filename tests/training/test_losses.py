@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from stillhouse.training.losses import contrastive_loss, distillation_loss, listwise_loss
+from stillhouse.training.losses import LossBatch, contrastive_loss, distillation_loss, listwise_loss
 from stillhouse.training.settings import FORMS
 
 TAU = 0.5
@@ -79,7 +79,7 @@ def test_contrastive_losses_are_their_equations(form: str, batch: str, length: s
     if length == "dot product":
         queries, passages = ((1.5 * values).detach().requires_grad_() for values in (queries, passages))
     negative = torch.tensor([[j not in answers for j in range(7)] for answers in right])
-    loss = contrastive_loss(queries, passages, torch.tensor(positive), negative, TAU, form)
+    loss = contrastive_loss(LossBatch(queries, passages, torch.tensor(positive), negative), TAU, form)
     plain = (queries.detach().numpy(), passages.detach().numpy())
     assert loss.item() == pytest.approx(slow_contrastive(*plain, positive, right, form), abs=1e-10)
     loss.backward()

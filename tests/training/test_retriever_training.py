@@ -22,7 +22,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.training.groups import GroupSampler
-from stillhouse.training.losses import contrastive_loss, distillation_loss
+from stillhouse.training.losses import LossBatch, contrastive_loss, distillation_loss
 from stillhouse.training.negatives import Negatives
 from stillhouse.training.retriever_training import RetrieverLoss, fit_retriever
 from stillhouse.training.settings import RetrieverConfig
@@ -103,7 +103,7 @@ def open_loss(
     encoder.to(device)
     sampler = GroupSampler(corpus, negatives, "train", 3, 6, 3)
     texts = np.array(passage_texts(corpus), dtype=object)
-    teaching = teacher_of(corpus, negatives) if teacher else None
+    teaching = TeacherScores(teacher_of(corpus, negatives), sampler) if teacher else None
     loss = RetrieverLoss(encoder, texts, sampler, teaching, RetrieverConfig(**settings), device)
     return loss, encoder.train()
 
@@ -121,7 +121,7 @@ def teacher_of(corpus: Corpus, negatives: Negatives) -> Teacher:
 
 def gradients(loss: RetrieverLoss, encoder: BiEncoder, examples: np.ndarray, precision: str = "fp32") -> dict[str, Any]:
     times = np.full_like(examples, STEP)
-    return gradients_of(lambda: loss.training(loss.draw(examples, times)), encoder, STEP, precision, loss._device)
+    return gradients_of(lambda: loss.training(loss.draw(examples, times)), encoder, STEP, precision, loss.device)
 
 
 def of_case(folder: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:
@@ -134,7 +134,7 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
     """Encode all texts together without dropout, with a loss for each width and a single backward pass."""
     loss, encoder = open_loss(folder, case)
     encoder.eval()
-    settings, sampler, examples = loss._config, loss._sampler, case.get("examples", EXAMPLES)
+    settings, sampler, examples = loss.config, loss.sampler, case.get("examples", EXAMPLES)
     groups = sampler.draw(examples, np.full_like(examples, STEP))
     rows = sorted({int(row) for row in groups.rows_BK.ravel() if row >= 0})
     place = torch.tensor([[rows.index(row) if row >= 0 else 0 for row in row_K] for row_K in groups.rows_BK.tolist()])
@@ -145,14 +145,14 @@ def slow_gradients(folder: Path, case: Mapping[str, Any]) -> dict[str, Tensor]:
     def encode(texts: list[str], role: Any) -> Tensor:
         return encoder(*encoder.texts(texts, role).batch(range(len(texts)), CPU), role)
 
-    queries, passages = encode(list(sampler.texts[examples]), "query"), encode(list(loss._texts[rows]), "passage")
+    queries, passages = encode(list(sampler.texts[examples]), "query"), encode(list(loss.texts[rows]), "passage")
     widths = {*(settings.matryoshka_dims or ()), 32}
     total = torch.zeros(())
     for width in widths:
         q, p = queries[:, :width], passages[:, :width]
         if encoder.settings.normalize:
             q, p = q / q.norm(dim=1, keepdim=True), p / p.norm(dim=1, keepdim=True)
-        value = contrastive_loss(q, p, place[:, 0], negative, settings.temperature, settings.contrastive)
+        value = contrastive_loss(LossBatch(q, p, place[:, 0], negative), settings.temperature, settings.contrastive)
         if case.get("teacher"):
             scores = torch.stack([q[i] @ p[place[i]].T for i in range(len(q))]) / settings.temperature
             known = teacher_of(Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from stillhouse.evaluation.systems import short_name
 
@@ -29,11 +28,6 @@ class Choice:
     chosen_by: str
     queries: int
     systems: int
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Choice:
-        """The choice among the facts of a run."""
-        return cls(**{field.name: facts[field.name] for field in fields(cls)})
 
     @property
     def name(self) -> str:

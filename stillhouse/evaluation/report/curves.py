@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
@@ -166,30 +165,21 @@ def drawing() -> Iterator[None]:
             yield
 
 
-def _colour(axes: Axes) -> None:
-    axes.tick_params(colors=INK, labelcolor=INK)
-    axes.xaxis.label.set_color(INK)
-    axes.yaxis.label.set_color(INK)
-    for spine in axes.spines.values():
-        spine.set_color(FAINT)
-
-
 def as_svg(figure: Figure, description: str) -> str:
     """The figure, in the page's colours, as an `<svg>` element for inlining, with a description for screen readers."""
     figure.patch.set_visible(False)
     for axes in figure.axes:
         axes.patch.set_visible(False)
-        _colour(axes)
+        axes.tick_params(colors=INK, labelcolor=INK)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.label.set_color(INK)
+        axes.spines[:].set_color(FAINT)
     FigureCanvasSVG(figure)
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].rstrip()
-    return _for_page(svg, VARIABLES, description)
-
-
-def _for_page(svg: str, variables: Mapping[str, str], description: str) -> str:
-    for colour, variable in variables.items():
+    for colour, variable in VARIABLES.items():
         svg = svg.replace(colour, f"var({variable})")
     # A style element would affect the whole page, and the page's own font is better than a list of fonts.
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)

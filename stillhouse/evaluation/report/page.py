@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from stillhouse.core.artifacts import Manifest
 from stillhouse.core.curves import DEV
 from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
@@ -20,8 +21,9 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
-from stillhouse.evaluation.report.examples import Example, example_queries, first_is_right, with_gold
+from stillhouse.evaluation.report.examples import example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import SIGNIFICANT, Comparison
 from stillhouse.evaluation.systems import about_system, about_training, short_name
 
@@ -50,10 +52,10 @@ NOT_A_RETRIEVER = ("bm25", "rerank", "")
 class Content:
     """The content of the page. `intervals` and `comparisons` are for the queries of `test`.
 
-    `synthetic` are the generated test queries if `test` holds labelled ones. `of_runs` maps a system to the facts of
-    its run, which have `choice` if `select-best` chose it. `cut_short` comes from `figures.cut_short` and `missing`
-    from `figures.missing`. `made_by` maps a system to the step that made its run, or
-    to "" for a run of another tool. `teachers` maps a training to its teacher.
+    `synthetic` are the generated test queries if `test` holds labelled ones. `made` maps a system to the manifest of
+    its run, whose step is "" for a run of another tool, and whose facts have `choice` if `select-best` chose it.
+    `cut_short` comes from `figures.cut_short` and `missing` from `figures.missing`. `teachers` maps a training to its
+    teacher.
     """
 
     title: str
@@ -66,13 +68,11 @@ class Content:
     comparisons: Mapping[tuple[str, str], Mapping[str, Comparison]]
     curves: Mapping[str, pd.DataFrame]
     examples: int
-    bootstrap_samples: int
-    randomisation_samples: int
-    of_runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    cut_short: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    missing: Mapping[str, int] = field(default_factory=dict)
-    made_by: Mapping[str, str] = field(default_factory=dict)
-    teachers: Mapping[str, Taught] = field(default_factory=dict)
+    samples: Samples
+    made: Mapping[str, Manifest]
+    cut_short: Mapping[str, Mapping[str, int]]
+    missing: Mapping[str, int]
+    teachers: Mapping[str, Taught]
 
 
 @doing("drawing the report")
@@ -88,32 +88,19 @@ def render(content: Content) -> str:
     )
     test = content.test
     return template.render(
-        title=content.title,
+        vars(content),
         main=test.measures[0],
-        measures=test.measures,
-        queries=test.queries,
-        dev_queries=content.dev.queries,
         headline=headline(content),
         with_gold=with_gold(content.corpus, test),
         right=first_is_right(content.corpus, test),
         rows=stage_rows(content),
         dots=Markup(_dots(content)),
         comparisons=[(pair, of[test.measures[0]]) for pair, of in content.comparisons.items()],
-        teachers=content.teachers,
         trainings=[_training(name, curves) for name, curves in content.curves.items()],
-        examples=examples_of(content),
+        examples=example_queries(content.corpus, test, content.examples) if content.examples else [],
         judged=[(name, int(test.judged(name).sum())) for name in test.measures if not test.judged(name).all()],
-        cut_short=content.cut_short,
-        missing=content.missing,
-        passages=content.corpus.passage_count,
-        bootstrap_samples=content.bootstrap_samples,
-        randomisation_samples=content.randomisation_samples,
         significant=SIGNIFICANT,
-        is_synthetic=test.synthetic,
-        kind="synthetic " if test.synthetic else "",
-        dev_kind="synthetic " if content.dev.synthetic else "",
         synthetic=synthetic_part(content),
-        of_passages=test.passage_means(),
     )
 
 
@@ -125,7 +112,7 @@ def headline(content: Content) -> dict[str, Any]:
     """
     test, dev = content.test, content.dev
     measure, means = test.measures[0], test.means()
-    dense = [system for system in test.systems if content.made_by.get(system) not in NOT_A_RETRIEVER]
+    dense = [system for system in test.systems if content.made[system].step not in NOT_A_RETRIEVER]
     retrievers = dense or test.systems
     dev_means = dev.means() if measure in dev.measures else {}
     on_dev = [system for system in retrievers if system in dev_means]  # another tool's run may have test queries alone
@@ -142,9 +129,10 @@ def headline(content: Content) -> dict[str, Any]:
         verdict = "not distinguishable from"
     elif not comparison and difference:
         verdict = "above" if difference > 0 else "below"  # untested, so no claim
+    name = short_name(best)
     return {
         "best": best,
-        "subject": _subject(best),
+        "subject": f"The {name} retriever" if best in ADJECTIVES else name[0].upper() + name[1:],
         "baseline": baseline,
         "against": BEFORE.get(baseline, ""),
         "by_dev": bool(dev_means),
@@ -179,14 +167,8 @@ def headline_sentence(content: Content) -> str:
 
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
-    found = content.of_runs.get(system, {}).get("choice")
-    return Choice.of(found) if found else None
-
-
-def _subject(system: str) -> str:
-    """The system as the subject of a sentence."""
-    name = short_name(system)
-    return f"The {name} retriever" if system in ADJECTIVES else name[0].upper() + name[1:]
+    found = content.made[system].facts.get("choice")
+    return Choice(**found) if found else None
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:
@@ -237,10 +219,6 @@ def synthetic_part(content: Content) -> dict[str, Any] | None:
         "of_model": GENERATED in tasks,
         "of_pairs": bool(tasks.keys() & set(TASKS)) and not verbatim,
     }
-
-
-def examples_of(content: Content) -> list[Example]:
-    return example_queries(content.corpus, content.test, content.examples) if content.examples else []
 
 
 def _dots(content: Content) -> str:

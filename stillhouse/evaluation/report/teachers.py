@@ -57,14 +57,12 @@ class Taught:
         if not self.reciprocal_ranks:
             ranks = "was not measured, since no dev query had both right and wrong candidates"
         elif not self.compared:
-            ranks = (
-                f"ranks {asked} with RR@10 {self.reciprocal_ranks[self.chosen]:.3f}; its student was not ranked on them"
-            )
+            own = self.reciprocal_ranks[self.chosen]
+            ranks = f"ranks {asked} with RR@10 {own:.3f}; its student was not ranked on them"
         else:
             better = "better" if self.ahead else "no better"
-            figures = (
-                f"RR@10 {self.reciprocal_ranks[self.chosen]:.3f} against {self.reciprocal_ranks[self.student]:.3f}"
-            )
+            own, other = self.reciprocal_ranks[self.chosen], self.reciprocal_ranks[self.student]
+            figures = f"RR@10 {own:.3f} against {other:.3f}"
             ranks = f"ranks {asked} {better} than its student, the retriever before distillation: {figures}"
         anyway = "" if self.ahead else ", although it is not ahead"
         then = {

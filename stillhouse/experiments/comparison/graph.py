@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stillhouse.core.config import field_types, nearest
+from stillhouse.core.config import field_types, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.pipeline.graph import PRETRAINED, PRETRAINING, STAGES, START, Use
@@ -71,8 +71,7 @@ def unpretrained(use: Use) -> Use:
 def training(name: str, graph: Sequence[Use], sweep: Sweep) -> str:
     """The name of a training whose held-out loss a sweep reports. Raises `InputError` for an unknown training."""
     trainings = [use.name for use in graph if is_training(use)]
-    if name not in trainings:
-        raise InputError(f"sweep {sweep.name}: losses: there is no training {name!r}; {nearest(name, trainings)}")
+    refuse_unknown(name, trainings, f"sweep {sweep.name}: losses: there is no training")
     return name
 
 
@@ -93,6 +92,6 @@ def below(names: Iterable[str], uses: Iterable[Use]) -> set[str]:
     """The named uses and all uses that depend on them, directly or indirectly."""
     found = set(names)
     for use in uses:
-        if any(source.split("/")[0] in found for source in use.inputs.values()):
+        if found & set(use.read_from):
             found.add(use.name)
     return found

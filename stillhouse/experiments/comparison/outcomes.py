@@ -32,20 +32,12 @@ class Outcome:
     seed: int
     test: pd.DataFrame = field(default_factory=pd.DataFrame)
     dev: pd.DataFrame = field(default_factory=pd.DataFrame)
-    signals: pd.DataFrame = field(default_factory=lambda: empty_signals())
-    coverage: pd.DataFrame = field(default_factory=lambda: empty_coverage())
+    signals: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["step", "signal", "value"]))
+    coverage: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["k", "coverage"]))
     examples: tuple[Mapping[str, Any], ...] = ()
     steps: int = 0
     losses: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
-
-
-def empty_signals() -> pd.DataFrame:
-    return pd.DataFrame({"step": np.array([], np.int64), "signal": np.array([], object), "value": np.array([], float)})
-
-
-def empty_coverage() -> pd.DataFrame:
-    return pd.DataFrame({"k": np.array([], np.int64), "coverage": np.array([], float)})
 
 
 def read_outcome(
@@ -60,21 +52,23 @@ def read_outcome(
     `losses` maps loss figures to the curves that provide them. Raises `InputError` for a missing or damaged file.
     """
     values = read_per_query(evaluation)
-    systems = list(values)
-    assert len(systems) == 1, f"{evaluation} should be of one system, not {systems}"
-    measured = values[systems[0]]
-    signals = empty_signals() if curves is None else read_signals(curves)
-    return Outcome(
-        variant=variant,
-        seed=seed,
-        test=measured.get("test", pd.DataFrame()),
-        dev=measured.get("dev", pd.DataFrame()),
-        signals=signals,
-        coverage=empty_coverage() if curves is None else read_coverage(curves),
-        examples=() if curves is None else read_examples(curves),
-        steps=int(signals["step"].max()) if len(signals) else 0,
-        losses={name: lowest_loss(folder) for name, folder in (losses or {}).items()},
-    )
+    assert len(values) == 1, f"{evaluation} should be of one system, not {list(values)}"
+    [measured] = values.values()
+    of_pretraining = {} if curves is None else _read_pretraining(curves)
+    lowest = {name: lowest_loss(folder) for name, folder in (losses or {}).items()}
+    frames: dict[str, Any] = {split: measured.get(split, pd.DataFrame()) for split in SPLITS}
+    return Outcome(variant=variant, seed=seed, losses=lowest, **frames, **of_pretraining)
+
+
+def _read_pretraining(curves: Path) -> dict[str, Any]:
+    """The signals, the steps and, if they were written, the token coverage and its examples."""
+    signals, coverage, examples = read_signals(curves), curves / "coverage.csv", curves / "coverage_examples.json"
+    found: dict[str, Any] = {"signals": signals, "steps": int(signals["step"].max()) if len(signals) else 0}
+    if coverage.is_file():
+        found["coverage"] = pd.read_csv(coverage)
+    if examples.is_file():
+        found["examples"] = tuple(json.loads(examples.read_text(encoding="utf-8")))
+    return found
 
 
 def read_per_query(evaluation: Path) -> dict[str, dict[str, pd.DataFrame]]:
@@ -94,13 +88,12 @@ def read_per_query(evaluation: Path) -> dict[str, dict[str, pd.DataFrame]]:
 
 def read_signals(curves: Path) -> pd.DataFrame:
     """The signals of a pre-training run: `heldout_loss` from curves.csv, then all signals in signals.csv."""
-    losses = _csv(curves / "curves.csv", ["step", "train_loss", "heldout_loss"])
-    if losses is None:
-        raise InputError(f"{curves / 'curves.csv'} does not exist; run the pre-training that writes {curves} again")
+    path, more = curves / "curves.csv", curves / "signals.csv"
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; run the pre-training that writes {curves} again")
+    losses = pd.read_csv(path)
     parts = [losses[["step"]].assign(signal="heldout_loss", value=losses["heldout_loss"])]
-    signals = _csv(curves / "signals.csv", ["step", "signal", "value"])
-    if signals is not None:
-        parts.append(signals)
+    parts += [pd.read_csv(more)] if more.is_file() else []
     return pd.concat(parts, ignore_index=True).astype({"step": np.int64, "value": np.float64})
 
 
@@ -111,22 +104,3 @@ def lowest_loss(curves: Path) -> float:
     if losses.empty:
         raise InputError(f"{curves} has no held-out loss; set an objective for its training")
     return float(losses.min())
-
-
-def read_coverage(curves: Path) -> pd.DataFrame:
-    """Token coverage at k of the parameters that were kept, from coverage.csv; empty without the file."""
-    coverage = _csv(curves / "coverage.csv", ["k", "coverage"])
-    if coverage is None:
-        return empty_coverage()
-    return coverage.astype({"k": np.int64, "coverage": np.float64})
-
-
-def read_examples(curves: Path) -> tuple[Mapping[str, Any], ...]:
-    """The passages of coverage_examples.json with the tokens that their vectors rank first; empty without the file."""
-    path = curves / "coverage_examples.json"
-    return tuple(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else ()
-
-
-def _csv(path: Path, columns: list[str]) -> pd.DataFrame | None:
-    """These columns of a CSV file, or None if the file does not exist."""
-    return pd.read_csv(path, usecols=columns)[columns] if path.is_file() else None

@@ -26,15 +26,8 @@ EXAMPLES = 3
 """How many passages to show with their top-ranked tokens."""
 
 
-def write_page(table: Table, outcomes: Sequence[Outcome], folder: Path, queries: Sequence[Example] = ()) -> Path:
-    """Write the page and return its path. `queries` are examples with the variants' names as systems."""
-    path = folder / PAGE
-    path.write_text(render(table, outcomes, queries), encoding="utf-8")
-    return path
-
-
 def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example] = ()) -> str:
-    """The page as text; equal content gives equal text."""
+    """The page as text; equal content gives equal text. `queries` are examples with variants' names as systems."""
     here = Path(__file__).parent
     formats = {"signed": evaluation_page.signed, "p_value": evaluation_page.p_value, "count": evaluation_page.count}
     own_style = (here / "style.css").read_text(encoding="utf-8")
@@ -46,15 +39,11 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         style=Markup(f"{shared_style()}\n{own_style}"),
         table=table,
         main=table.measures[0],
-        seeds=sweep.seeds,
+        sweep=sweep,
         headline=headline(table),
         winners=sum(_beats(row, table.measures[0]) for row in table.done),
         significant=SIGNIFICANT,
         has_dev=has_dev,
-        losses=list(sweep.losses),
-        published=sweep.measures,
-        source=sweep.source,
-        published_on=sweep.published_on,
         references=[(short_name(name), means) for name, means in table.references.items()],
         rows=[_row(table, row) for row in table.rows],
         pretrained=[_row(table, row) for row in table.done if row.variant.pretraining],
@@ -66,9 +55,7 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         coverage=curve_plot(coverage, sweep, "token coverage", "k", wide=True) if coverage else "",
         examples=token_examples(table, outcomes),
         queries=queries,
-        queries_first=_title(table, queries[0].answers[0].system) if queries else "",
-        queries_last=_title(table, queries[0].answers[-1].system) if queries else "",
-        names={variant.name: variant.title for variant in sweep.variants},
+        names=_titles(table),
     )
 
 
@@ -107,16 +94,13 @@ def token_examples(table: Table, outcomes: Sequence[Outcome]) -> list[dict[str, 
             found.setdefault(example["passage"], {}).setdefault(outcome.variant, example["tokens"])
     chosen = sorted(found, key=lambda passage: -len(found[passage]))[:EXAMPLES]
     colour = colours(table.sweep)
-    shown = []
-    for passage in chosen:
-        variants = []
-        for name, tokens in found[passage].items():
-            ranked = sorted(tokens, key=lambda token: token["rank"])
-            hits = sum(token["in_passage"] for token in ranked)
-            row = {"title": _title(table, name), "colour": _variable(colour[name]), "tokens": ranked, "hits": hits}
-            variants.append(row)
-        shown.append({"passage": passage, "variants": variants})
-    return shown
+    titles = _titles(table)
+
+    def row(name: str, tokens: list[Mapping[str, Any]]) -> dict[str, Any]:
+        ranked, hits = sorted(tokens, key=lambda token: token["rank"]), sum(token["in_passage"] for token in tokens)
+        return {"title": titles[name], "colour": _variable(colour[name]), "tokens": ranked, "hits": hits}
+
+    return [{"passage": passage, "variants": [row(*of) for of in found[passage].items()]} for passage in chosen]
 
 
 def variant_examples(table: Table, corpus: Path, runs: Mapping[str, Path]) -> list[Example]:
@@ -185,5 +169,5 @@ def _beats(row: Row, measure: str) -> bool:
     return bool(against and against.difference > 0 and against.randomisation_p_holm < SIGNIFICANT)
 
 
-def _title(table: Table, name: str) -> str:
-    return next((variant.title for variant in table.sweep.variants if variant.name == name), name)
+def _titles(table: Table) -> dict[str, str]:
+    return {variant.name: variant.title for variant in table.sweep.variants}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.graph import (
     EVALUATION,
@@ -92,12 +92,7 @@ def run_name(variant: str, seed: int) -> str:
     return f"{variant}, seed {seed}"
 
 
-def unchanged(use: Use, config: Any) -> Any:
-    """The settings of a use, unchanged."""
-    return config
-
-
-def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchanged) -> Plan:
+def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda use, config: config) -> Plan:
     """Plan a sweep over a recipe. Raises `InputError` for an unknown setting or an invalid value.
 
     For a sweep with conditions use `plans`.
@@ -107,12 +102,11 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchang
         raise InputError(f"sweep {sweep.name} has conditions: choose one with `stillhouse compare --under`: {names}")
     recipe = with_stages(recipe, sweep.stages)
     graph = graph_of(recipe, f"{where} with the stages of sweep {sweep.name}" if sweep.stages else where)
+    uses = {use.name: use for use in graph}
     sweep = replace(sweep, variants=tuple(_of_graph(variant, sweep, graph, where) for variant in sweep.variants))
 
     def settings_of(recipe: Recipe, where: str) -> dict[str, Any]:
-        found = configs(recipe, where)
-        uses = {use.name: use for use in graph}
-        return {name: adjust(uses[name], config) if name in uses else config for name, config in found.items()}
+        return {name: adjust(uses[name], config) for name, config in configs(recipe, where).items()}
 
     base = merged(recipe, sweep.overrides)
     base_configs = settings_of(base, f"{where} with the overrides of sweep {sweep.name}")
@@ -127,7 +121,7 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchang
     return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
 
 
-def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = unchanged) -> dict[str, Plan]:
+def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda use, config: config) -> dict[str, Plan]:
     """The plan for each condition by name, in one common folder. A sweep without conditions has one plan, ""."""
     if not sweep.conditions:
         return {"": make_plan(sweep, recipe, where, adjust)}
@@ -165,10 +159,7 @@ def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) 
     """
     who, runs = f"sweep {sweep.name}, variant {variant.name}", systems(graph)
     system = variant.retriever or sweep.retriever
-    if system not in runs:
-        raise InputError(
-            f"{who if variant.retriever else f'sweep {sweep.name}'}: retriever {system!r}; {nearest(system, runs)}"
-        )
+    refuse_unknown(system, runs, f"{who if variant.retriever else f'sweep {sweep.name}'}: retriever")
     varied, own = (
         [key for key in of if key.split(".")[0] == PRETRAINING] for of in (sweep.overrides, variant.overrides)
     )

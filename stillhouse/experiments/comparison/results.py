@@ -10,10 +10,10 @@ from stillhouse.corpus.schemas import SOURCE
 from stillhouse.experiments.comparison.files import write_files
 from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
-from stillhouse.experiments.comparison.page import variant_examples, write_page
+from stillhouse.experiments.comparison.page import PAGE, render, variant_examples
 from stillhouse.experiments.comparison.plan import Plan
 from stillhouse.experiments.comparison.run import Failure
-from stillhouse.experiments.comparison.table import Settings, Table, make_table
+from stillhouse.experiments.comparison.table import Table, make_table
 from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING
 
 
@@ -41,10 +41,8 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         )
     reference = folder / plan.reference.place / ARTIFACTS / EVALUATION / "evaluation"
     references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
-    config = plan.reference.configs[EVALUATION]
-    settings = Settings(config.bootstrap_samples, config.randomisation_samples, config.seed)
     synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
-    table = make_table(plan.sweep, outcomes, references, settings, synthetic=synthetic)
+    table = make_table(plan.sweep, outcomes, references, plan.reference.configs[EVALUATION], synthetic=synthetic)
     write_files(table, target)
     runs = {
         job.variant: folder / job.run
@@ -52,5 +50,6 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         if (job.variant, job.seed) not in failures
     }
     corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
-    write_page(table, outcomes, target, variant_examples(table, corpus, runs))
+    page = render(table, outcomes, variant_examples(table, corpus, runs))
+    (target / PAGE).write_text(page, encoding="utf-8")
     return table

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -27,28 +26,24 @@ class Curve:
 def signal_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, list[Curve]]:
     """{signal: curves in the order of the variants}, held-out loss first."""
     names = dict.fromkeys(str(name) for outcome in outcomes for name in outcome.signals["signal"].unique())
-    return {name: _curves(sweep, outcomes, partial(_signal, name)) for name in names}
+    return {
+        name: _curves(sweep, [(of.variant, of.signals[of.signals["signal"] == name]) for of in outcomes])
+        for name in names
+    }
 
 
 def coverage_curves(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Curve]:
     """Token coverage over k, one curve per variant (BoW Figures 2 and 4); `steps` holds k."""
-    return _curves(sweep, outcomes, lambda o: o.coverage.rename(columns={"k": "step", "coverage": "value"}))
+    columns = {"k": "step", "coverage": "value"}
+    return _curves(sweep, [(of.variant, of.coverage.rename(columns=columns)) for of in outcomes])
 
 
-def _signal(name: str, outcome: Outcome) -> pd.DataFrame:
-    return outcome.signals[outcome.signals["signal"] == name]
-
-
-def _curves(sweep: Sweep, outcomes: Sequence[Outcome], frame_of: Callable[[Outcome], pd.DataFrame]) -> list[Curve]:
+def _curves(sweep: Sweep, frames: Sequence[tuple[str, pd.DataFrame]]) -> list[Curve]:
+    """The curve of each variant over its `frames`, one per seed; none of a variant without values."""
     curves = []
     for variant in sweep.variants:
-        frames = [frame_of(outcome) for outcome in outcomes if outcome.variant == variant.name]
-        if any(map(len, frames)):
-            curves.append(_over_seeds(variant.name, [frame for frame in frames if len(frame)]))
+        own = [frame for name, frame in frames if name == variant.name and len(frame)]
+        if own:
+            table = pd.concat(own).groupby("step")["value"].agg(["mean", "min", "max"]).sort_index().astype(np.float64)
+            curves.append(Curve(variant.name, table.index.to_numpy(dtype=np.float64), *table.to_numpy().T))
     return curves
-
-
-def _over_seeds(variant: str, frames: Sequence[pd.DataFrame]) -> Curve:
-    table = pd.concat(frames).groupby("step")["value"].agg(["mean", "min", "max"]).sort_index()
-    steps = table.index.to_numpy(dtype=np.float64)
-    return Curve(variant, steps, *(table[name].to_numpy(dtype=np.float64) for name in ("mean", "min", "max")))

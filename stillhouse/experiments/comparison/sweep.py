@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import nearest, read_as
+from stillhouse.core.config import read_as, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml, shown
 
@@ -34,17 +34,13 @@ OBJECTIVE = "pretraining.objective"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
-    """A way to measure every variant: of another system, or with other settings.
-
-    `place` is the first condition with the same settings, which shares what it computes.
-    """
+class Entry:
+    """What a condition and a variant have in common. `retriever` is the system to measure, "" for the usual one."""
 
     name: str
     label: str = ""
     retriever: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    place: str = ""
 
     def __post_init__(self) -> None:
         refuse_overrides(self.overrides)
@@ -55,31 +51,33 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variant:
+class Condition(Entry):
+    """A way to measure every variant: of another system, or with other settings.
+
+    `place` is the first condition with the same settings, which shares what it computes.
+    """
+
+    place: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant(Entry):
     """One row of the table. `published` maps a measure's name in the paper to the paper's value.
 
-    `retriever` is the system to measure, "" for the sweep's or the condition's. `inputs` replaces inputs of the graph:
+    Without a `retriever` of its own, the sweep's or the condition's is measured. `inputs` replaces inputs of the graph:
     {"reranker.init": "pretraining/encoder"}. In a sweep with conditions, `published_under` has the paper's values by
     condition and `published` is empty.
     """
 
-    name: str
-    label: str = ""
     pretraining: bool = True
-    retriever: str = ""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, float] = field(default_factory=dict)
     published_under: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        refuse_overrides(self.overrides)
+        super().__post_init__()
         if not self.pretraining and any(key.startswith("pretraining.") for key in self.overrides):
             raise InputError("it has no pre-training, so it cannot change settings of pretraining")
-
-    @property
-    def title(self) -> str:
-        return self.label or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,16 +113,15 @@ class Sweep:
             raise InputError("variants must be a list with at least one variant")
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds must be different whole numbers of at least 0, not {list(self.seeds)}")
-        for what, rows in (("variant", self.variants), ("condition", self.conditions)):
-            _refuse_names(what, [row.name for row in rows], [row.title for row in rows])
+        _refuse_names("variant", self.variants)
+        _refuse_names("condition", self.conditions)
         first = {repr(of.overrides): of.name for of in reversed(self.conditions)}
         placed = tuple(replace(of, place=of.place or first[repr(of.overrides)]) for of in self.conditions)
         object.__setattr__(self, "conditions", placed)
         names = [row.name for row in self.variants]
-        if self.baseline and self.baseline not in names:
-            raise InputError(f"baseline {shown(self.baseline)} is not a variant; {nearest(self.baseline, names)}")
         if not self.baseline:
             object.__setattr__(self, "baseline", NONE if NONE in names else names[0])
+        refuse_unknown(self.baseline, names, "the baseline is no variant:")
 
     def plain(self) -> dict[str, Any]:
         """The content of a file that describes the same sweep."""
@@ -140,9 +137,7 @@ class Sweep:
     def under(self, name: str) -> Sweep:
         """The sweep under one of its conditions, with the published figures of this condition."""
         known = {condition.name: condition for condition in self.conditions}
-        if name not in known:
-            hint = nearest(name, known) if known else "it has none"
-            raise InputError(f"sweep {self.name} has no condition {shown(name)}; {hint}")
+        refuse_unknown(name, known, f"sweep {self.name} has no condition")
         condition = known[name]
         return replace(
             self,
@@ -226,14 +221,14 @@ def refuse_overrides(overrides: Mapping[str, Any]) -> None:
             raise InputError(f"{key} cannot be varied here; list the seeds under `seeds`")
 
 
-def _refuse_names(what: str, names: Sequence[str], titles: Sequence[str]) -> None:
-    lower = [name.lower() for name in names]
-    for name, title in zip(names, titles):
+def _refuse_names(what: str, entries: Sequence[Entry]) -> None:
+    names, titles = [entry.name.lower() for entry in entries], [entry.title for entry in entries]
+    for name, title in ((entry.name, entry.title) for entry in entries):
         if not NAME.fullmatch(name) or name in RESERVED:
             raise InputError(
                 f"a {what} cannot be called {shown(name)}; use letters, digits and . _ + -, but not {RESERVED}"
             )
-        if lower.count(name.lower()) > 1:
+        if names.count(name.lower()) > 1:
             raise InputError(f"two {what}s are called {shown(name)}; give each a different name")
         if titles.count(title) > 1:
             raise InputError(f"two {what}s are labelled {shown(title)}; give each a different label")
@@ -244,9 +239,7 @@ def filled(sweep: Sweep, given: Mapping[str, str]) -> Sweep:
     parts = [sweep.overrides, *(of.overrides for of in sweep.conditions), *(of.overrides for of in sweep.variants)]
     used = json.dumps([dict(overrides) for overrides in parts])
     for word in given:
-        if word not in sweep.arguments:
-            hint = nearest(word, sweep.arguments) if sweep.arguments else "it takes none"
-            raise InputError(f"sweep {sweep.name} has no argument {word!r}; {hint}")
+        refuse_unknown(word, sweep.arguments, f"sweep {sweep.name} has no argument")
     for word, meaning in sweep.arguments.items():
         if word not in given and f'"{{{word}}}"' in used:
             raise InputError(f"sweep {sweep.name} needs --with {word}=VALUE: {meaning}")

@@ -14,7 +14,7 @@ import pandas as pd
 
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, stable
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison
 from stillhouse.experiments.comparison.outcomes import Outcome
 from stillhouse.experiments.comparison.sweep import Sweep, Variant
@@ -52,15 +52,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings of the statistics."""
-
-    bootstrap_samples: int = BOOTSTRAP_SAMPLES
-    randomisation_samples: int = RANDOMISATION_SAMPLES
-    seed: int = 42
-
-
-@dataclass(frozen=True)
 class Table:
     """A whole comparison. `references` are systems outside the sweep: {system: {measure: mean}}.
 
@@ -74,7 +65,7 @@ class Table:
     dev_queries: int
     references: Mapping[str, Mapping[str, float]]
     values: Mapping[str, pd.DataFrame]
-    settings: Settings
+    samples: Samples
     synthetic: bool = False
 
     @property
@@ -101,7 +92,7 @@ def make_table(
     sweep: Sweep,
     outcomes: Sequence[Outcome],
     references: Mapping[str, pd.DataFrame],
-    settings: Settings,
+    samples: Samples,
     *,
     synthetic: bool = False,
 ) -> Table:
@@ -125,8 +116,11 @@ def make_table(
                 f"variant {name} was measured on other queries than {first.variant}; a sweep compares on one corpus, "
                 "so leave out settings of ingest, or run it as a separate sweep"
             )
-    bounds = intervals(_measured(values), settings.bootstrap_samples, settings.seed)
-    tests = tests_against(values, sweep.baseline, measures, settings) if sweep.baseline in values else {}
+    # The statistics of an evaluation, with the variants as its systems.
+    measured = Measured("test", {}, values)
+    bounds = intervals(measured, samples)
+    pairs = [(name, sweep.baseline) for name in values if name != sweep.baseline] if sweep.baseline in values else []
+    tests = {name: found for (name, _), found in comparisons(measured, samples, pairs).items()}
     rows = []
     for variant in sweep.variants:
         found = finished.get(variant.name, [])
@@ -161,7 +155,7 @@ def make_table(
     means = {
         system: {m: stable(frame[m].mean()) for m in measures if m in frame} for system, frame in references.items()
     }
-    return Table(sweep, tuple(rows), measures, len(first.test), len(first.dev), means, values, settings, synthetic)
+    return Table(sweep, tuple(rows), measures, len(first.test), len(first.dev), means, values, samples, synthetic)
 
 
 def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -> pd.DataFrame:
@@ -175,26 +169,6 @@ def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -
             )
     values_SQM = np.stack([frame[measures].to_numpy() for frame in frames])
     return pd.DataFrame(values_SQM.mean(axis=0), index=frames[0].index, columns=measures)
-
-
-def tests_against(
-    values: Mapping[str, pd.DataFrame], baseline: str, measures: Sequence[str], settings: Settings
-) -> dict[str, dict[str, Comparison]]:
-    """{variant: {measure: comparison with the baseline}}, paired by query, with one Holm family per measure."""
-    pairs = [(name, baseline) for name in values if name != baseline]
-    found = comparisons(
-        _measured({name: frame[list(measures)] for name, frame in values.items()}),
-        bootstrap_samples=settings.bootstrap_samples,
-        randomisation_samples=settings.randomisation_samples,
-        seed=settings.seed,
-        pairs=pairs,
-    )
-    return {name: found[name, baseline] for name, _ in pairs}
-
-
-def _measured(values: Mapping[str, pd.DataFrame]) -> Measured:
-    """The variants as the systems of an evaluation, whose statistics they share."""
-    return Measured("test", {}, values)
 
 
 def same_measure(published: str, measures: Sequence[str]) -> str:

@@ -86,7 +86,10 @@ class Search:
             named = ", ".join(f"{key} {value}" for key, value in trial.user_attrs[SETTINGS].items())
             said = "stopped early" if trial.value is None or trial.state.name == "PRUNED" else f"dev {trial.value:.4f}"
             log(f"trial {len(self.tried())} of {trials}: {named}: {said}; best so far {best:.4f}")
-            self._keep_the_best()
+            kept = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
+            for other in (self.folder / "trials").iterdir():  # retrievers and checkpoints of all but the best
+                if other not in kept:
+                    shutil.rmtree(other)
 
         self.study.sampler = TPESampler(seed=self.seed + len(self.tried()))
         self.study.optimize(self._try, max(0, trials - len(self.tried())), seconds, callbacks=[tell])
@@ -148,13 +151,6 @@ class Search:
         index = self.uses[-1]
         retriever, context = root / index.inputs["retriever"], Context(root.parent, device(), quiet=True)
         return measure_dev(root / CORPUS["corpus"], retriever, root / index.name / "index", context)
-
-    def _keep_the_best(self) -> None:
-        """Remove the retrievers and checkpoints of all other trials."""
-        best = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
-        for other in (self.folder / "trials").iterdir():
-            if other not in best:
-                shutil.rmtree(other)
 
 
 def trial_uses(recipe: Recipe, where: str, space: Space) -> list[Use]:

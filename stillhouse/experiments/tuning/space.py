@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.config import check_value, field_types, nearest
+from stillhouse.core.config import check_value, field_types, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.setting_kinds import kind_of, plain
 from stillhouse.core.yaml_file import read_yaml, shown
@@ -78,8 +78,7 @@ def read_space(path: Path, recipe: Recipe) -> Space:
             "`retriever_1.learning_rate: {min: 1.0e-5, max: 1.0e-4, scale: log}`"
         )
     for key in content:
-        if key not in KEYS:
-            raise InputError(f"{path}: unknown key {shown(key)}; {nearest(str(key), KEYS)}")
+        refuse_unknown(key, KEYS, f"{path}: unknown key")
     uses, settings, others = known_uses(recipe), content["settings"], content.get("always") or {}
     if not isinstance(others, dict):
         raise InputError(f"{path}: always must map section.setting to a value, not {shown(others)}")
@@ -95,11 +94,9 @@ def _setting(key: str, uses: Mapping[str, Use], where: str) -> tuple[Any, Mappin
     """The type and the rules of a setting that trials may change."""
     section, _, name = key.partition(".")
     configs = {use.section: use.step.config for use in uses.values()}
-    if section not in configs:
-        raise InputError(f"{where}: there is no section {section!r}; {nearest(section, configs)}")
+    refuse_unknown(section, configs, f"{where}: there is no section")
     rules = {one.name: one.metadata for one in dataclasses.fields(configs[section])}
-    if name not in rules:
-        raise InputError(f"{where}: section {section} has no setting {name!r}; {nearest(name, rules)}")
+    refuse_unknown(name, rules, f"{where}: section {section} has no setting")
     return field_types(configs[section])[name], rules[name], where
 
 
@@ -113,8 +110,7 @@ def _row(row: Any, kind: Any, rules: Mapping[str, Any], where: str) -> Row:
         raise InputError(f"{where} is not a number; list its values with {{choices: […]}}")
     low, high = (check_value(row[bound], known.base, rules, f"{where}.{bound}") for bound in ("min", "max"))
     scale = row.get("scale", "linear")
-    if scale not in SCALES:
-        raise InputError(f"{where}: scale {shown(scale)}; {nearest(str(scale), SCALES)}")
+    refuse_unknown(scale, SCALES, f"{where}: scale")
     if low >= high or (scale == "log" and low <= 0):
         raise InputError(f"{where}: min must be below max, and above 0 with scale log; change them")
     return Row(low=low, high=high, log=scale == "log", whole=known.base is int)

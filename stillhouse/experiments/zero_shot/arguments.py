@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stillhouse.core.config import setting
 from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
+from stillhouse.evaluation.samples import Samples
 from stillhouse.pipeline.parser import Parser, flag, output_folder
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, with_settings
 
@@ -28,7 +28,7 @@ examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Samples):
     """What is measured and how; the command and the Kubeflow pipeline share these settings."""
 
     measures: tuple[str, ...] = setting(("nDCG@10", "R@100"), "measures, by their names in ir_measures")
@@ -39,9 +39,6 @@ class Settings:
     )
     query_length: int = setting(64, "tokens per query, for models that are not yet retrievers", minimum=3)
     passage_length: int = setting(256, "tokens per passage, for models that are not yet retrievers", minimum=3)
-    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples for each interval", minimum=100)
-    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips for each p-value", minimum=100)
-    seed: int = setting(42, "seed of every random choice", minimum=0)
     title: str = setting("Zero-shot retrieval", "title of the page")
 
 

@@ -19,22 +19,20 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs
 from stillhouse.evaluation.measures import Measure
 from stillhouse.evaluation.own_passages import same_as
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison
 
 FILES = ("metrics.json", "intervals.json", "significance.json", "per_query.parquet")
 """The files that `write_files` may write."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How many passages of a ranking count, the baseline of the tests ("" for none), the settings of the statistics,
-    and `groups`, the group of every corpus that is in one."""
+@dataclass(frozen=True, kw_only=True)
+class Settings(Samples):
+    """How many passages of a ranking count, the baseline of the tests ("" for none), and `groups`, the group of every
+    corpus that is in one."""
 
     depth: int
     baseline: str
-    bootstrap_samples: int
-    randomisation_samples: int
-    seed: int
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -77,21 +75,15 @@ def measure_corpus(
     if missing:
         raise InputError(f"{name}: no test query is judged for {missing[0]}; leave out the folder or the measure")
     measured = found[0]
-    pairs = [(system, settings.baseline) for system in measured.systems if system != settings.baseline]
-    compared = comparisons(
-        measured,
-        bootstrap_samples=settings.bootstrap_samples,
-        randomisation_samples=settings.randomisation_samples,
-        seed=settings.seed,
-        pairs=pairs if settings.baseline else [],
-    )
+    others = [system for system in measured.systems if settings.baseline not in ("", system)]
+    compared = comparisons(measured, settings, [(system, settings.baseline) for system in others])
     return OneCorpus(
         name,
         settings.groups.get(name, name),
         corpus.passage_count,
         len(own),
         measured,
-        intervals(measured, settings.bootstrap_samples, settings.seed),
+        intervals(measured, settings),
         {system: by_measure for (system, _), by_measure in compared.items()},
     )
 

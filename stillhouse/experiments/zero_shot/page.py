@@ -20,7 +20,7 @@ def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Se
     return template.render(
         title=title,
         systems=first.systems,
-        baseline=settings.baseline,
+        settings=settings,
         main=main,
         best=max(first.systems, key=lambda system: means[system][main]),
         average=means,
@@ -32,8 +32,6 @@ def render(corpora: Sequence[OneCorpus], failed: Mapping[str, str], settings: Se
         failed=failed,
         own_passages={corpus.name: corpus.own_passages for corpus in corpora if corpus.own_passages},
         significant=SIGNIFICANT,
-        bootstrap_samples=settings.bootstrap_samples,
-        randomisation_samples=settings.randomisation_samples,
     )
 
 

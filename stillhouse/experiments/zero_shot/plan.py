@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import build
+from stillhouse.core.config import build, refuse_unknown
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.core.own_files import refuse_foreign_files
 from stillhouse.experiments.comparison.run import Failure
@@ -50,8 +50,7 @@ def checked_plan(arguments: argparse.Namespace) -> tuple[Plan, str]:
     """
     plan = make_plan(arguments)
     baseline = arguments.baseline or plan.systems[0]
-    if baseline not in plan.systems:
-        raise InputError(f"--baseline {baseline}: there is no such system; choose one of {', '.join(plan.systems)}")
+    refuse_unknown(baseline, plan.systems, "--baseline: there is no system")
     from stillhouse.evaluation.measures import cutoff, parse_measures
 
     for measure in parse_measures(arguments.measures):  # before hours of work
@@ -178,8 +177,9 @@ def write_results(
     from stillhouse.experiments.zero_shot.page import render
 
     root: Path = arguments.folder / ARTIFACTS
-    numbers = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
-    settings = Settings(arguments.depth, baseline, *numbers, read_groups(arguments.together, list(plan.runs)))
+    samples = (arguments.bootstrap_samples, arguments.randomisation_samples, arguments.seed)
+    groups = read_groups(arguments.together, list(plan.runs))
+    settings = Settings(*samples, depth=arguments.depth, baseline=baseline, groups=groups)
     measures = parse_measures(arguments.measures)
     corpora = []
     for name, runs in plan.runs.items():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.core.remote.address import redact
+from stillhouse.kubeflow.kubernetes_api import reason
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 TOKEN_PATH = "KF_PIPELINES_SA_TOKEN_PATH"
@@ -55,13 +54,3 @@ def refused(what: str, error: Any) -> InputError:
         return InputError(f"Kubeflow Pipelines refuses {what}: {missing}{remedy_of(403)}")
     remedy = remedy_of(401 if NO_IDENTITY in said else error.status)
     return InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {said[:400].rstrip('.')}{remedy}")
-
-
-def reason(error: Any) -> str:
-    """The readable message in the server's answer. The details of a refused upload are a Go stack trace."""
-    try:
-        content = json.loads(error.body)
-        text = str(content.get("message") or content.get("error_message") or content["error"])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        text = str(error.body or error.reason or "without a reason")
-    return redact(" ".join(text.split()))

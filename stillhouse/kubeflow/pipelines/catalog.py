@@ -10,7 +10,7 @@ from typing import Any
 
 from kfp.dsl.base_component import BaseComponent
 
-from stillhouse.core.config import field_types, from_forms, nearest
+from stillhouse.core.config import field_types, from_forms, refuse_unknown
 from stillhouse.core.errors import REFUSED_CODE, InputError
 from stillhouse.core.setting_kinds import form_type, from_text
 from stillhouse.experiments.comparison.plan import make_plan
@@ -69,13 +69,12 @@ class Request:
     recipe: str = ""
     """A shipped recipe or a file; "" = the pipeline's default in `RECIPES`."""
     sweep: str = "all-objectives"
-    """The number of parts in which `train` and `refresh` encode a corpus; 0 = the number in the placements."""
+    """A shipped sweep or a file."""
     settings: tuple[str, ...] = ()
     """Settings that replace the recipe's, each as `STAGE.SETTING=VALUE`."""
 
     def __post_init__(self) -> None:
-        if self.pipeline not in RESULTS:
-            raise InputError(f"there is no pipeline {self.pipeline!r}; {nearest(self.pipeline, RESULTS)}")
+        refuse_unknown(self.pipeline, RESULTS, "there is no pipeline")
         if self.settings and self.pipeline not in RECIPES:
             raise InputError(f"--set {self.settings[0]}: {self.pipeline} has no recipe; use --parameter instead")
 
@@ -99,8 +98,7 @@ class Request:
         """The parameters in `given`, converted from command-line text to their types."""
         kinds = self.kinds()
         for name in given:
-            if name not in kinds:
-                raise InputError(f"pipeline {self.pipeline} has no parameter {name!r}; {nearest(name, kinds)}")
+            refuse_unknown(name, kinds, f"pipeline {self.pipeline} has no parameter")
         return {name: from_text(text, kinds[name], f"--parameter {name}") for name, text in given.items()}
 
     def kinds(self) -> dict[str, type]:

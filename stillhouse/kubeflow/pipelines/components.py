@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from kfp import compiler
 
@@ -60,12 +61,12 @@ def readme(name: str, versions: Sequence[tuple[Stage, list[Stage]]]) -> str:
     """What a component does, reads and hands on."""
     steps = dict.fromkeys(f"`{use.name}`" for stage, _ in versions for use in stage.uses)
     read = dict.fromkeys(other.name for _, of in versions for other in of)
-    lines = [
+    lines = (
         f"# `{name}`",
         "",
         f"Runs the stage `{name}` of a recipe: the same as `stillhouse run {name}` on the command line.",
         "",
-        f"Its steps, of which a graph may have some: {', '.join(steps)}.",
+        fill(f"Its steps, of which a graph may have some: {', '.join(steps)}.", 100, break_on_hyphens=False),
         "",
         f"- `{RECIPE}`: a folder with the recipe, `params.yaml`.",
         f"- `{PLAN}`, `…_digest`: digests of what it computes and reads, for Kubeflow's cache; may be empty.",
@@ -78,15 +79,8 @@ def readme(name: str, versions: Sequence[tuple[Stage, list[Stage]]]) -> str:
         "",
         f'stage = components.load_component_from_file("components/{name}/component.yaml")',
         "```",
-    ]
-    text = "\n".join(lines)
-    return "\n".join(_wrapped(line) for line in text.split("\n")) + "\n"
-
-
-def _wrapped(line: str) -> str:
-    from textwrap import fill
-
-    return fill(line, 100, break_long_words=False, break_on_hyphens=False) if line.startswith("Its steps") else line
+    )
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.kubeflow.pipelines.stage_component import written
-from stillhouse.kubeflow.pipelines.tasks import plan_output
+from stillhouse.kubeflow.pipelines.tasks import PLANNED
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import NODES, RECIPE
 from stillhouse.pipeline.uses import Stage
@@ -37,7 +37,7 @@ def check_run(
     values; `more` are further arguments. Its outputs are the recipe of the run and a digest for each of its stages."""
     declared = [f"{name}: str" for name in ("run_id", TEXT, NODES, *more)]
     declared += [f"{name}: {kind.__name__}" for name, kind in kinds.items()]
-    declared += [f"{RECIPE}: Output[Dataset]", *(f"{plan_output(stage.name)}: OutputPath(str)" for stage in stages)]
+    declared += [f"{RECIPE}: Output[Dataset]", *(f"{PLANNED.format(stage.name)}: OutputPath(str)" for stage in stages)]
     component = written("check", declared, MODULE, "check_run", pipeline)
     fixed = {"run_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER, TEXT: recipe, NODES: ""}
     return component(**fixed, **more, **{name: given[name] for name in kinds})

@@ -69,19 +69,13 @@ def make_pipeline(
         with dsl.ExitHandler(pods.place(end, END, "report_end", waits=False), name=name):
             body(given, pods)
 
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    def parameter(entry: PipelineInput) -> inspect.Parameter:
+        default = inspect.Parameter.empty if entry.default is None else entry.default
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Parameter(entry.name, kind, annotation=entry.kind, default=default)
+
     # kfp reads a pipeline's interface from its signature, and the descriptions from its docstring.
-    pipeline.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(
-                entry.name,
-                kind,
-                annotation=entry.kind,
-                default=inspect.Parameter.empty if entry.default is None else entry.default,
-            )
-            for entry in in_order
-        ]
-    )
+    pipeline.__signature__ = inspect.Signature(list(map(parameter, in_order)))  # type: ignore[attr-defined]
     arguments = "".join(f"\n    {entry.name}: {entry.help}." for entry in every)
     pipeline.__doc__ = f"{description}\n\nArgs:{arguments}\n"
     return dsl.pipeline(name=name, description=f"{description}\n\n{explained(every)}")(pipeline)

@@ -17,11 +17,9 @@ from kfp import compiler
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.core.artifacts import digest_json
-from stillhouse.kubeflow.pipelines.workflow_size import WorkflowSize, pods_of, refuse_large, workflow_size
+from stillhouse.kubeflow.pipelines.workflow_size import Plain, WorkflowSize, pods_of, refuse_large, workflow_size
 
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
-
-Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)

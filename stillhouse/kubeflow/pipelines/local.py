@@ -145,7 +145,6 @@ def find_result(outputs: Path, result: Result) -> Path | None:
 
 def find_output(outputs: Path, source: str) -> Path:
     """The folder of `use/output` among the outputs of a run. Raises `PipelineFailed` if no task handed it on."""
-    found = sorted(path.parent for path in outputs.glob(f"**/{FOLDER}/{source}/{MANIFEST}"))
-    if not found:
-        raise PipelineFailed(f"no task wrote {source}")
-    return found[-1]
+    if found := sorted(outputs.glob(f"**/{FOLDER}/{source}/{MANIFEST}")):
+        return found[-1].parent
+    raise PipelineFailed(f"no task wrote {source}")

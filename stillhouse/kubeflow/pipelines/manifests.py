@@ -25,6 +25,7 @@ from stillhouse.kubeflow.pipelines.placement_table import find_table
 SOURCES: Mapping[str, tuple[str, str]] = {"cpu": ("", "all-objectives"), "gpu": ("simlm-msmarco", "simlm-table7")}
 """The recipe and sweep for the pipelines of each placement table; "" = each pipeline's default."""
 FIRST_LINE = "# Compiled by `stillhouse pipeline compile`; change the pipeline's code, not this file.\n"
+KUSTOMIZATION = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n"
 
 
 def compiled_files() -> dict[str, str]:
@@ -35,13 +36,9 @@ def compiled_files() -> dict[str, str]:
             for pipeline in RESULTS:
                 compiled = compile_small(Request(pipeline, recipe, sweep).build(find_table(table)))
                 files[f"{table}/{pipeline}.yaml"] = FIRST_LINE + compiled.as_resources()
-            files[f"{table}/kustomization.yaml"] = kustomization([f"{pipeline}.yaml" for pipeline in RESULTS])
+            listed = "".join(f"  - {pipeline}.yaml\n" for pipeline in sorted(RESULTS))
+            files[f"{table}/kustomization.yaml"] = f"{FIRST_LINE}{KUSTOMIZATION}{listed}"
     return files
-
-
-def kustomization(resources: list[str]) -> str:
-    listed = "".join(f"  - {name}\n" for name in sorted(resources))
-    return f"{FIRST_LINE}apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listed}"
 
 
 def write_all(folder: Path) -> list[Path]:
@@ -51,16 +48,11 @@ def write_all(folder: Path) -> list[Path]:
     """
     files = {folder / name: text for name, text in compiled_files().items()}
     for path in files:
-        _refuse_foreign(path)
+        refuse_file_above(path)
+        compiled = path.is_file() and not path.is_symlink() and path.read_bytes().startswith(FIRST_LINE.encode())
+        if os.path.lexists(path) and not compiled:
+            raise InputError(f"{path} exists, but Stillhouse did not make it; move it away, or name another --folder")
     for path, text in files.items():
         make_folder(path.parent)
         write_whole(path, text)
     return list(files)
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Refuses to replace other files; compiled ones are known by their first line."""
-    refuse_file_above(path)
-    compiled = path.is_file() and not path.is_symlink() and path.read_bytes().startswith(FIRST_LINE.encode())
-    if os.path.lexists(path) and not compiled:
-        raise InputError(f"{path} exists, but Stillhouse did not make it; move it away, or name another --folder")

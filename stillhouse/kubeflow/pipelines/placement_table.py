@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stillhouse.core.config import nearest, read_as
+from stillhouse.core.config import nearest, read_as, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml
 from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
@@ -48,10 +48,8 @@ class PlacementTable:
             raise InputError(f"kinds has no {DEFAULT_KIND!r}, the pod of every step that `steps` does not name")
         known = [*steps(), *OTHERS]
         for name, kind in self.steps.items():
-            if name not in known:
-                raise InputError(f"steps: there is no step {name!r}; {nearest(name, known)}")
-            if kind not in self.kinds:
-                raise InputError(f"steps: {name} has the kind {kind!r}; {nearest(kind, self.kinds)}")
+            refuse_unknown(name, known, "steps: there is no step")
+            refuse_unknown(kind, self.kinds, f"steps: {name} has the kind")
         if not 1 <= self.shards <= 99:
             raise InputError(f"shards must be a whole number from 1 to 99, not {self.shards}")
         several = list(dict.fromkeys(str(one.accelerator) for one in self.kinds.values() if one.accelerator))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.kubernetes_api import Api, Unseen, connect
+from stillhouse.kubeflow.kubernetes_api import Api, Plain, Unseen, connect
 from stillhouse.kubeflow.pipelines.place import TASK_LABEL
 from stillhouse.kubeflow.pods.process import SENTENCE
 from stillhouse.kubeflow.trainjob.own_pod import CONTAINER, RUN_LABEL
 
 Log = Callable[[str], None]
-Plain = dict[str, Any]
 
 LINES = 200
 """How many lines to read from the end of a pod's log."""

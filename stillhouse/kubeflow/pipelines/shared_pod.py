@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.placement import Claim, Placement, Secret, cores, gib
@@ -22,10 +22,9 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
     """
     lead = max(placements, key=_demand)
     environment: dict[str, str] = {}
-    for placement in placements:
-        for name, value in placement.environment.items():
-            if environment.setdefault(name, value) != value:
-                raise InputError(f"{where}: its steps set ${name} to {environment[name]!r} and to {value!r}; {REMEDY}")
+    for name, value in (item for placement in placements for item in placement.environment.items()):
+        if environment.setdefault(name, value) != value:
+            raise InputError(f"{where}: its steps set ${name} to {environment[name]!r} and to {value!r}; {REMEDY}")
     return dataclasses.replace(
         lead,
         nodes=1,
@@ -47,32 +46,14 @@ def shared_pod(placements: Sequence[Placement], where: str) -> Placement:
 
 def launcher_of(placement: Placement) -> Placement:
     """The placement of the step's own pod, which starts the nodes and waits for them."""
-    return dataclasses.replace(
-        placement,
-        nodes=1,
-        cpu="250m",
-        cpu_limit="2",
-        memory="1Gi",
-        memory_limit="4Gi",
-        shared_memory="",
-        accelerator=None,
-        node_selector={},
-        tolerations=(),
-    )
+    sizes: Any = {"cpu": "250m", "cpu_limit": "2", "memory": "1Gi", "memory_limit": "4Gi", "shared_memory": ""}
+    return dataclasses.replace(placement, nodes=1, accelerator=None, node_selector={}, tolerations=(), **sizes)
 
 
 def bare(placement: Placement) -> Placement:
     """The placement without volumes, secrets, queue and accelerator: its pod waits for nothing that may be missing."""
-    return dataclasses.replace(
-        placement,
-        nodes=1,
-        claims=(),
-        secrets=(),
-        queue="",
-        priority="",
-        accelerator=None,
-        shared_memory="",
-    )
+    mounts: Any = {"claims": (), "secrets": (), "shared_memory": ""}
+    return dataclasses.replace(placement, nodes=1, queue="", priority="", accelerator=None, **mounts)
 
 
 def _demand(placement: Placement) -> tuple[int, float, float]:

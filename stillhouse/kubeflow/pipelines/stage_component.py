@@ -18,7 +18,7 @@ from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.kubeflow.pipelines.image import image
-from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, PAGE, PLAN, RECIPE, digest_argument
+from stillhouse.kubeflow.pods.stage import DIGEST, FOLDER, METRICS, PAGE, PLAN, RECIPE
 from stillhouse.kubeflow.pods.task import PACKAGE
 from stillhouse.pipeline.uses import Stage
 
@@ -39,7 +39,7 @@ def stage_component(
     declared = (
         f"{RECIPE}: Input[Dataset]",
         f"{PLAN}: str",
-        *(f"{digest_argument(other.name)}: str" for other in reads),
+        *(f"{DIGEST.format(other.name)}: str" for other in reads),
         *more,
         *(f"{other.name}: Input[{kind_of(other)}]" for other in reads),
         f"{FOLDER}: Output[{kind_of(stage)}]",

@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.request
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.access import ENDPOINT, refused, remedy_of, token_file
 from stillhouse.kubeflow.pipelines.ir import Compiled
 from stillhouse.kubeflow.pipelines.place import IMAGE
-from stillhouse.kubeflow.pipelines.pods import PodWatch
+from stillhouse.kubeflow.pipelines.pods import Log, PodWatch
 from stillhouse.kubeflow.placement import RESOURCE, refuse_image
 
 DONE = ("SUCCEEDED", "SKIPPED", "FAILED", "CANCELED", "CANCELING", "CACHED")
@@ -32,8 +32,6 @@ SHOWN = ("RUNNING", *DONE)
 TRY = re.compile(r"\(\d+\)$")
 
 EARLIEST = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)

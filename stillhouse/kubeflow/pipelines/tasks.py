@@ -15,7 +15,7 @@ from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
 from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
-from stillhouse.kubeflow.pods.stage import FOLDER, NODES, PLAN, RECIPE, digest_argument
+from stillhouse.kubeflow.pods.stage import DIGEST, FOLDER, NODES, PLAN, RECIPE
 from stillhouse.kubeflow.trainjob.settings import OWN, nodes_text
 from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
@@ -113,9 +113,8 @@ def as_json(recipe: Recipe) -> str:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
-def plan_output(stage: str) -> str:
-    """The output of a run's first task with the digest of what a stage computes."""
-    return f"plan_{stage}"
+PLANNED = "plan_{}"
+"""The output of a run's first task with the digest of what a stage computes."""
 
 
 def add_stages(
@@ -127,11 +126,8 @@ def add_stages(
     """
     made: dict[str, PipelineTask] = {}
     for stage in stages:
-        plan, digests = (
-            first.outputs[plan_output(stage.name)],
-            {name: of.outputs["Output"] for name, of in made.items()},
-        )
-        task = add_stage(stage, stages, made, first, (module, call), plan, digests)
+        digests = {name: of.outputs["Output"] for name, of in made.items()}
+        task = add_stage(stage, stages, made, first, (module, call), first.outputs[PLANNED.format(stage.name)], digests)
         made[stage.name] = pods.place_steps(task, stage.name, step_names(stage.uses)).set_caching_options(True)
     return made
 
@@ -151,7 +147,7 @@ def add_stage(
     reads = stage.reads(other for other in stages if other.name in made)
     return stage_component(stage, reads, *call, *more)(
         **{RECIPE: first.outputs[RECIPE], PLAN: plan},
-        **{digest_argument(other.name): (digests or {}).get(other.name, "") for other in reads},
+        **{DIGEST.format(other.name): (digests or {}).get(other.name, "") for other in reads},
         **(known or {}),
         **{other.name: made[other.name].outputs[FOLDER] for other in reads},
     )

@@ -28,8 +28,7 @@ DESCRIPTION = "Turns a corpus into a distilled dense retriever, its index and it
 def build_pipeline(recipe: Recipe, where: str = "recipe", table: PlacementTable | None = None) -> BaseComponent:
     """The pipeline of a recipe. Raises `InputError` for an unknown or ill-typed section or setting.
 
-    `table` places its tasks; without one they run on this machine. `shards` is the number of parts in which a corpus
-    is encoded; it overrides the table.
+    `table` places its tasks; without one they run on this machine.
     """
     settings, stages = configs(recipe, where), stages_of(graph_of(recipe, where))
     inputs = [*pipeline_inputs(recipe, where, settings), PipelineInput(SETTINGS, str, "", SETTINGS_HELP)]

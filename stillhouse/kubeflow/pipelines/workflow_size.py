@@ -34,8 +34,6 @@ METADATA = 60
 DRIVER_PODS, TASK_PODS = 1, 2
 DAG_NODES, TASK_NODES = 6, 6
 """A graph has a driver pod; a task has a driver pod and its own. Each pod and graph has a node and a `Retry` node."""
-SKIPPED = 0.5
-"""A group of tasks whose condition is false, in graphs: it has a driver and nothing else."""
 
 Plain = dict[str, Any]
 
@@ -64,10 +62,23 @@ class WorkflowSize:
         return round(self.specification + NODE * nodes + COPIES * sum(self.answers))
 
 
-def workflow_size(spec: Plain, platforms: Plain, metadata: int = METADATA) -> WorkflowSize:
-    """The size of the largest run of a compiled pipeline, which runs one of its conditional groups."""
-    answers, graphs = _largest(spec, platforms, spec["root"]["dag"], metadata)
-    return WorkflowSize(answers, graphs, SPECIFICATION_OF_ANY + SPECIFICATION * _size([spec, platforms]))
+def workflow_size(spec: Plain, platforms: Plain) -> WorkflowSize:
+    """The size of a run of a compiled pipeline that runs all its tasks."""
+    components, pods = spec["components"], pods_of(platforms)
+    graphs = [part["dag"] for part in (spec["root"], *components.values()) if "dag" in part]
+    answers = []
+    for task in (task for graph in graphs for task in graph["tasks"].values()):
+        component = components[task["componentRef"]["name"]]
+        if "dag" not in component:
+            given = task.get("inputs", {})
+            container = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
+            answers.append(
+                (INPUT + METADATA) * len(given.get("artifacts", {}))
+                + OUTPUT * len(component.get("outputDefinitions", {}).get("artifacts", {}))
+                + PARAMETERS * sum(_value(name, of) for name, of in given.get("parameters", {}).items())
+                + POD * (_size(container) + _size(pods.get(component["executorLabel"], {})))
+            )
+    return WorkflowSize(answers, len(graphs), SPECIFICATION_OF_ANY + SPECIFICATION * _size([spec, platforms]))
 
 
 def pods_of(platforms: Plain) -> Plain:
@@ -84,33 +95,6 @@ def refuse_large(name: str, size: WorkflowSize) -> None:
             f"but Kubeflow can only follow about {LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer "
             "variants or seeds"
         )
-
-
-def _largest(spec: Plain, platforms: Plain, graph: Plain, metadata: int) -> tuple[list[float], float]:
-    """The bytes of the answer for each task in a graph and its subgraphs, and the number of graphs."""
-    pods = pods_of(platforms)
-    answers, graphs = list[float](), 1.0
-    conditional: list[tuple[list[float], float]] = []
-    for task in graph["tasks"].values():
-        component = spec["components"][task["componentRef"]["name"]]
-        if "dag" in component:
-            inside = _largest(spec, platforms, component["dag"], metadata)
-            if "condition" in task.get("triggerPolicy", {}):
-                conditional.append(inside)
-            else:
-                answers, graphs = answers + inside[0], graphs + inside[1]
-        else:
-            given = task.get("inputs", {})
-            container = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
-            written = len(component.get("outputDefinitions", {}).get("artifacts", {}))
-            answers.append(
-                (INPUT + metadata) * len(given.get("artifacts", {}))
-                + OUTPUT * written
-                + PARAMETERS * sum(_value(name, of) for name, of in given.get("parameters", {}).items())
-                + POD * (_size(container) + _size(pods.get(component["executorLabel"], {})))
-            )
-    chosen: tuple[list[float], float] = max(conditional, key=lambda inside: sum(inside[0]), default=([], 0))
-    return answers + chosen[0], graphs + chosen[1] + SKIPPED * max(0, len(conditional) - 1)
 
 
 def _value(name: str, parameter: Plain) -> int:

@@ -20,9 +20,9 @@ from stillhouse.core.context import say, work_root
 from stillhouse.core.environment import software
 from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
-from stillhouse.core.own_files import link_or_copy
+from stillhouse.core.own_files import copy_whole
 from stillhouse.experiments.comparison.graph import EVALUATION
-from stillhouse.experiments.comparison.plan import SHARED, Job, Plan, make_plan
+from stillhouse.experiments.comparison.plan import SHARED, Plan, make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures
@@ -37,10 +37,11 @@ from stillhouse.kubeflow.pods.stage import (
     nodes_of_task,
     refuse_failed_corpus,
     stage_digest,
+    step_folders,
     step_in_pod,
 )
 from stillhouse.kubeflow.trainjob.parts import Part
-from stillhouse.kubeflow.trainjob.settings import NodeSettings, read_node_settings
+from stillhouse.kubeflow.trainjob.settings import read_node_settings
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.recipes import Recipe, load_recipe
 from stillhouse.pipeline.uses import Stage, Use, stages_of
@@ -75,22 +76,17 @@ def shared_uses(plan: Plan) -> list[Use]:
     """The reference's uses, and those that every job uses unchanged and that no job has as its own."""
     found = {use.name: use for use in plan.reference.uses if use.name != EVALUATION}
     for job in plan.jobs:
-        found |= {use.name: use for use in job.uses if _is_shared(job, use)}
+        there = {name for name, place in job.places.items() if place == Path(SHARED)} - {EVALUATION}
+        found |= {use.name: use for use in job.uses if use.name in there}
     order = list(dict.fromkeys(use.name for job in (plan.reference, *plan.jobs) for use in job.uses))
     last = [use for use in plan.reference.uses if use.name == EVALUATION]
     return sorted(found.values(), key=lambda use: order.index(use.name)) + last
 
 
-def _is_shared(job: Job, use: Use) -> bool:
-    return job.places[use.name] == Path(SHARED) and use.name != EVALUATION
-
-
 def _config(plan: Plan, use: Use) -> Any:
     """The settings of a shared use: from any job that shares it, else from the reference."""
-    for job in plan.jobs:
-        if job.places.get(use.name) == Path(SHARED):
-            return job.configs[use.name]
-    return plan.reference.configs[use.name]
+    jobs = [job for job in plan.jobs if job.places.get(use.name) == Path(SHARED)]
+    return (*jobs, plan.reference)[0].configs[use.name]
 
 
 def run_shared(name: str, values: Mapping[str, Any]) -> str:
@@ -104,6 +100,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
     """Runs every variant with every seed, here or on the pod's nodes, then writes one table and one page."""
     from stillhouse.experiments.comparison.page import PAGE as COMPARISON
     from stillhouse.experiments.comparison.results import write_comparison
+    from stillhouse.kubeflow.trainjob.shares import run_parts
 
     with one_line_errors():
         plan, given = read_plan(_folder(values)), given_folders(values)
@@ -112,11 +109,13 @@ def run_variants(values: Mapping[str, Any]) -> None:
         of = [plan.sweep.plain(), plan.recipe, digests, software()]
         root = (work_root() / f"{NAME}-{digest_json(of)[:20]}").absolute()
         with only_process(root, wait=say), nodes_of_task(values, NAME):
-            put_shared(given.values(), root)
+            for place in step_folders(given.values()):  # where a comparison has them; nodes read them there too
+                copy_whole(place, root / SHARED / ARTIFACTS / place.name)
             shutil.copytree(_folder(values), root / RECIPE, dirs_exist_ok=True)
-            nodes = read_node_settings(os.environ, NAME, sys.argv)
-            if nodes:
-                _by_nodes(plan, root, nodes)
+            if nodes := read_node_settings(os.environ, NAME, sys.argv):  # each of which does one run at a time
+                module = "stillhouse.kubeflow.pods.compare"
+                parts = [Part((str(root), str(number)), module=module) for number in range(len(plan.jobs))]
+                run_parts(NAME, root.name, parts, nodes)
             failures: dict[tuple[str, int], Failure] = {}
             for number, job in enumerate(plan.jobs):
                 if failure := do_job(plan, number, root):
@@ -130,16 +129,6 @@ def run_variants(values: Mapping[str, Any]) -> None:
             figures = {f"{row.variant.name}/{name}": of.mean for row in table.done for name, of in row.figures.items()}
             hand_over_figures(values[METRICS], figures)
             shutil.rmtree(root, ignore_errors=True)
-
-
-def put_shared(given: Any, root: Path) -> None:
-    """Puts the folders of the shared stages where a comparison has them; nodes read them there too."""
-    for folder in given:
-        for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-            target = root / SHARED / ARTIFACTS / place.name
-            if not target.is_dir():
-                with whole_folder(target) as staging:
-                    shutil.copytree(place, staging, dirs_exist_ok=True, copy_function=link_or_copy)
 
 
 def do_job(plan: Plan, number: int, root: Path) -> Failure | None:
@@ -156,15 +145,6 @@ def do_job(plan: Plan, number: int, root: Path) -> Failure | None:
         write_whole_json(record, asdict(failure) if failure else {})
     content = json.loads(record.read_text(encoding="utf-8"))
     return Failure(**content) if content else None
-
-
-def _by_nodes(plan: Plan, root: Path, nodes: NodeSettings) -> None:
-    """Does the runs on nodes, each of which does one at a time."""
-    from stillhouse.kubeflow.trainjob.shares import run_parts
-
-    module = "stillhouse.kubeflow.pods.compare"
-    parts = [Part((str(root), str(number)), module=module) for number in range(len(plan.jobs))]
-    run_parts(NAME, root.name, parts, nodes)
 
 
 def _folder(values: Mapping[str, Any]) -> Path:

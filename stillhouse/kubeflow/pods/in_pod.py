@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.context import say
 from stillhouse.core.errors import access_errors
 from stillhouse.core.monitoring.watch import Watched, watch_task
 from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.pods.several_processes import execute_together, processes_for
 from stillhouse.kubeflow.trainjob.settings import read_node_settings
-from stillhouse.pipeline.steps.execute import execute, write_metrics
+from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.sharding import DIVIDED
 from stillhouse.pipeline.steps.spec import Paths, Report, Step
@@ -42,17 +43,15 @@ def hand_over_figures(artifact: Any, figures: Mapping[str, float]) -> None:
     """
     for name, value in figures.items():
         artifact.log_metric(name, value)
-    write_metrics(Path(artifact.path), figures)
+    write_whole_json(Path(artifact.path), dict(figures))
 
 
 def _part_of(step: Step, inputs: Paths) -> str:
     """The step that does one shard of this step's work; empty if the work should not be divided."""
     part = DIVIDED.get(step.name, "")
-    if not part or set(SHARED_BY_HAND) & inputs.keys():
-        return ""
     # A fused teacher may have no cross-encoder, and then no work that needs a node.
-    needed = {port.name for port in find_step(part).inputs if not port.optional}
-    return part if needed <= inputs.keys() else ""
+    needed = {port.name for port in find_step(part).inputs if not port.optional} if part else set()
+    return part if needed <= inputs.keys() and not set(SHARED_BY_HAND) & inputs.keys() else ""
 
 
 def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, task: str = "") -> Report:

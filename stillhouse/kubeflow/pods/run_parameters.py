@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stillhouse.core.config import field_types, nearest
-from stillhouse.core.errors import InputError
+from stillhouse.core.config import field_types, refuse_unknown
 from stillhouse.core.setting_kinds import from_form, plain
 from stillhouse.pipeline.graph import Use, graph_of
 from stillhouse.pipeline.recipe_settings import read_settings, with_sections
@@ -56,8 +55,8 @@ def recipe_of_run(recipe: Recipe, where: str, values: Mapping[str, Any]) -> dict
     Raises `InputError` for a value of the wrong type, outside its choices or range, or incompatible with others.
     """
     known = parameters_of(recipe, where)
-    for name in values.keys() - {SETTINGS, *known}:
-        raise InputError(f"{where}: unknown parameter {name!r}; {nearest(name, known)}")
+    for name in values.keys() - {SETTINGS}:
+        refuse_unknown(name, known, f"{where}: unknown parameter")
     sections = read_settings(str(values.get(SETTINGS, "")), recipe, where)
     changed: dict[str, dict[str, Any]] = {}
     for name in known.keys() & values.keys():

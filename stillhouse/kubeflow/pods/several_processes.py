@@ -53,7 +53,8 @@ def execute_together(
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "report.json"
         with doing(ELSEWHERE):
-            done = subprocess.run([*command(step, config, inputs, outputs, processes), f"--report={said}"], check=False)
+            words = [*step_words(step, config, inputs, outputs), f"--report={said}"]
+            done = subprocess.run(by_torchrun(words, processes), check=False)
         if done.returncode:
             failure = InputError if done.returncode == InputError.exit_code else CrashElsewhere
             raise failure(
@@ -65,12 +66,10 @@ def execute_together(
     return replace(report, summary=f"{report.summary}, by {processes} processes")
 
 
-def command(
-    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], processes: int
-) -> list[str]:
-    """The command line: torchrun, then the step's own."""
+def by_torchrun(words: Sequence[str], processes: int) -> list[str]:
+    """The command line that starts `stillhouse` with these words in several processes."""
     torchrun = ["stillhouse.kubeflow.pods.torchrun", "--standalone", f"--nproc-per-node={processes}"]
-    return [sys.executable, "-m", *torchrun, *torchrun_words(step_words(step, config, inputs, outputs))]
+    return [sys.executable, "-m", *torchrun, *torchrun_words(words)]
 
 
 def torchrun_words(step: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ import gc
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,8 @@ NODES = "nodes"
 """The argument of a run's first task with the nodes that the others start, as JSON."""
 
 
-def digest_argument(stage: str) -> str:
-    """The argument of a task with the digest of a stage that it reads, which Kubeflow's cache compares."""
-    return f"{stage}_digest"
-
-
+DIGEST = "{}_digest"
+"""The argument of a task with the digest of a stage that it reads, which Kubeflow's cache compares."""
 PARAMS, NODES_FILE = "params.yaml", "nodes.json"
 """The files in the artifact `recipe`."""
 CORPUS_STAGE = "corpus"
@@ -135,8 +132,10 @@ class StageInPod:
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
             link_folders(self.given.values(), self.root)
+            done = logged(Path(self.values[RECIPE].path) / PARAMS)
+            uses = self.stage.uses
             try:
-                self._run_steps()
+                run_uses(uses, self.settings, self.root, say, self._around, uses, reported_step, done)
             except ValidationFailed as failure:
                 warn(f"stillhouse: {failure}")
                 say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")
@@ -144,19 +143,11 @@ class StageInPod:
             shutil.rmtree(self.root, ignore_errors=True)
         return digest
 
-    def _run_steps(self) -> None:
-        """Runs steps that are not done yet. The log is never silent for ten seconds."""
-        done = logged(Path(self.values[RECIPE].path) / PARAMS)
-        run_uses(self.stage.uses, self.settings, self.root, say, self._around, self.stage.uses, reported_step, done)
-
     @contextmanager
     def _around(self, use: Use) -> Iterator[None]:
-        with ExitStack() as entered:
-            # Its metrics have this label, also in processes that it starts.
-            entered.enter_context(environment_variables({TASK: use.name}))
-            entered.enter_context(activity.watched(use.name, quiet()))
-            entered.enter_context(keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name))
-            entered.enter_context(access_errors())
+        labelled = environment_variables({TASK: use.name})  # its metrics, also in processes that it starts
+        named = keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name)
+        with labelled, activity.watched(use.name, quiet()), named, access_errors():
             yield
 
     def _hand_over(self) -> str:
@@ -210,14 +201,17 @@ def stage_digest(folder: Path) -> str:
     return digest_json({place: manifest.digest for place, manifest in found.items()})[:20]
 
 
+def step_folders(given: Iterable[Path]) -> list[Path]:
+    """The folders of the steps of some stages."""
+    return [path for folder in given for path in sorted(folder.iterdir()) if path.is_dir()]
+
+
 def link_folders(given: Iterable[Path], root: Path) -> None:
     """Links the folders of other stages' steps into `root`, so that all lie there as in a workspace."""
-    for folder in given:
-        for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-            link = root / place.name
-            if link.is_symlink():  # of an earlier try, whose pod had it elsewhere
-                link.unlink()
-            link.symlink_to(place.absolute(), target_is_directory=True)
+    for place in step_folders(given):
+        link = root / place.name
+        link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
+        link.symlink_to(place.absolute(), target_is_directory=True)
 
 
 def refuse_failed_corpus(given: Iterable[Path]) -> None:

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.kubeflow.kubernetes_api import Api, Unseen
+from stillhouse.kubeflow.kubernetes_api import Api, Plain, Unseen
 from stillhouse.kubeflow.trainjob.manifest import GROUP, NODE, PLURAL, VERSION
 
 POD_LABEL = "jobset.sigs.k8s.io/jobset-name"
 """The label that finds the pods of a job; Trainer gives its JobSet the job's name."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 ASK_AGAIN = (408, 410, 425, 429)
-
-Plain = dict[str, Any]
 
 
 class Cluster(Api):

@@ -13,7 +13,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pods.several_processes import step_words
 from stillhouse.kubeflow.trainjob.launch import put_inputs
 from stillhouse.kubeflow.trainjob.parts import Part
-from stillhouse.pipeline.steps.execute import open_inputs, refuse_mismatch, work_name
+from stillhouse.pipeline.steps.execute import checked, work_name
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.sharding import DIVIDED
 from stillhouse.pipeline.steps.spec import Step
@@ -23,14 +23,12 @@ class Division:
     """How a step's corpus is divided into `shards`. Raises `InputError` for wrong inputs."""
 
     def __init__(self, step: Step, config: Any, inputs: Mapping[str, Path], shards: int) -> None:
-        inputs = {name: Path(path) for name, path in inputs.items() if path}
-        manifests = open_inputs(step, inputs)
-        refuse_mismatch(step, manifests)
+        inputs, digests = checked(step, inputs, {})
         self.part, self.shards = find_step(DIVIDED[step.name]), shards
         self.config = {name: getattr(config, name) for name in field_types(self.part.config) if hasattr(config, name)}
         self.inputs = {port.name: inputs[port.name] for port in self.part.inputs if port.name in inputs}
-        digests = {name: manifests[name].digest for name in self.inputs}
-        self.name = work_name(self.part, config, digests, [str(shards)])
+        own = {name: digests[name] for name in self.inputs}
+        self.name = work_name(self.part, config, own, [str(shards)])
         """The name of this work: the same for the same code, settings, inputs and number of shards."""
 
     def parts(self, folder: Path) -> list[Part]:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from stillhouse.core.errors import CrashElsewhere
 from stillhouse.kubeflow.pods.process import SENTENCE
 from stillhouse.kubeflow.trainjob.cluster import Cluster
+from stillhouse.kubeflow.trainjob.own_pod import Plain
 
 PAUSE = 3.0
 """Seconds between two looks: JobSet removes a failed node's pod at once, with any lines that were not read yet."""
 INDEX = "batch.kubernetes.io/job-completion-index"
 """The label of a pod with its node's number."""
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
-
-Plain = dict[str, Any]
 
 
 def condition(job: Plain, kind: str) -> Plain | None:

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import digest_json, read_manifest, whole_folder, whole_folders
+from stillhouse.core.artifacts import digest_json, read_manifest, whole_folders
 from stillhouse.core.context import NAMESPACE, own_namespace, say, work_root
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import ELSEWHERE, doing
-from stillhouse.core.own_files import link_or_copy
+from stillhouse.core.own_files import copy_whole, link_or_copy
 from stillhouse.kubeflow.kubernetes_api import connect
 from stillhouse.kubeflow.pods.several_processes import step_words, torchrun_words
 from stillhouse.kubeflow.trainjob.cluster import Cluster
@@ -28,7 +28,7 @@ from stillhouse.kubeflow.trainjob.follow import find_or_start, follow
 from stillhouse.kubeflow.trainjob.manifest import job_name, train_job
 from stillhouse.kubeflow.trainjob.own_pod import describe
 from stillhouse.kubeflow.trainjob.settings import POD, NodeSettings
-from stillhouse.pipeline.steps.execute import open_inputs, read_report, refuse_mismatch, refuse_outputs, work_name
+from stillhouse.pipeline.steps.execute import checked, read_report, work_name
 from stillhouse.pipeline.steps.old_work import remove_old_work
 from stillhouse.pipeline.steps.spec import Report, Step
 
@@ -39,12 +39,7 @@ address of the first one."""
 
 
 def execute_on_nodes(
-    step: Step,
-    config: Any,
-    inputs: Mapping[str, Path],
-    outputs: Mapping[str, Path],
-    settings: NodeSettings,
-    cluster: Cluster | None = None,
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], settings: NodeSettings
 ) -> Report:
     """Runs a step as a `TrainJob`, in which its processes on all nodes share the work.
 
@@ -53,11 +48,7 @@ def execute_on_nodes(
     """
     if not step.parallel and settings.placement.nodes * settings.processes > 1:
         raise InputError(f"step '{step.name}' runs in one process; give its placement `nodes: 1`")
-    inputs = {name: Path(path) for name, path in inputs.items() if path}
-    with doing("verifying the digests of its inputs"):
-        manifests = open_inputs(step, inputs)
-    refuse_mismatch(step, manifests)
-    refuse_outputs(inputs, outputs)
+    inputs, digests = checked(step, inputs, outputs)
 
     def command(folder: Path) -> list[str]:
         made = {name: folder / "outputs" / name for name in outputs}
@@ -65,8 +56,13 @@ def execute_on_nodes(
         return [*NODE_PROGRAM, *torchrun_words([*words, f"--report={folder / 'report.json'}"])]
 
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
-    work = work_name(step, config, {name: manifest.digest for name, manifest in manifests.items()})
-    folder = run_job(step.name, work, settings, command, lambda folder: (folder / "report.json").is_file(), cluster)
+    folder = run_job(
+        step.name,
+        work_name(step, config, digests),
+        settings,
+        command,
+        lambda folder: (folder / "report.json").is_file(),
+    )
     with doing("collecting the outputs of the nodes"):
         facts = read_manifest(folder / "outputs" / next(iter(outputs)), verify=False).facts
         report = read_report(folder / "report.json", facts)
@@ -84,7 +80,6 @@ def run_job(
     settings: NodeSettings,
     command: Callable[[Path], Sequence[str]],
     done: Callable[[Path], bool],
-    cluster: Cluster | None = None,
     beside: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
 ) -> Path:
     """Finds or starts the `TrainJob` of a piece of work, follows it to its end, and returns its folder on the volume.
@@ -95,7 +90,7 @@ def run_job(
     own, namespace = os.environ.get(POD, ""), own_namespace()
     if not own or not namespace:
         raise InputError(f"only a pod of Kubeflow can start nodes: ${POD} and {NAMESPACE} do not say which pod this is")
-    cluster = cluster or Cluster(connect("several nodes need"), namespace, say)
+    cluster = Cluster(connect("several nodes need"), namespace, say)
     pod = describe(cluster.pod(own))
     name = job_name(step, pod.run, settings.task, work)
     folder = work_root().absolute() / FOLDER / f"{step}-{digest_json([name])[:20]}"
@@ -138,13 +133,5 @@ def deleted_with_this_pod(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 def put_inputs(folder: Path, inputs: Mapping[str, Path]) -> dict[str, Path]:
-    """Puts inputs into a job's folder, each completely or not at all: linked on the same volume, else copied.
-
-    It keeps what an earlier try copied.
-    """
-    there = {name: folder / "inputs" / name for name in inputs}
-    for name, source in inputs.items():
-        if not there[name].is_dir():
-            with whole_folder(there[name]) as staging:
-                shutil.copytree(source, staging, dirs_exist_ok=True, copy_function=link_or_copy)
-    return there
+    """Puts inputs into a job's folder, and returns where each is there."""
+    return {name: copy_whole(source, folder / "inputs" / name) for name, source in inputs.items()}

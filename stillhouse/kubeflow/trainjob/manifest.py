@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.context import WORK_ROOT
 from stillhouse.kubeflow.placement import SHARED_MEMORY, Placement
 from stillhouse.kubeflow.pods.process import HAS_GPU
-from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL, OwnPod
+from stillhouse.kubeflow.trainjob.own_pod import RUN_LABEL, OwnPod, Plain
 from stillhouse.kubeflow.trainjob.settings import NodeSettings
 
 GROUP, VERSION, PLURAL = "trainer.kubeflow.org", "v1alpha1", "trainjobs"
@@ -22,8 +21,6 @@ TASK_LABEL = "stillhouse.io/task"
 WORK_VOLUME = "work"
 RENDEZVOUS = "PET_RDZV_CONF"
 """torchrun's environment variable for how long nodes wait for each other."""
-
-Plain = dict[str, Any]
 
 
 def job_name(step: str, run: str, task: str, work: str) -> str:

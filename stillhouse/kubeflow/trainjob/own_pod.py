@@ -46,24 +46,18 @@ class OwnPod:
 def describe(pod: Plain) -> OwnPod:
     """Reads a pod."""
     metadata, spec = pod["metadata"], pod["spec"]
+    # The run's workflow, which outlives a pod that is retried.
+    owner = next(one for one in metadata["ownerReferences"] if one.get("controller"))
     container = next(one for one in spec["containers"] if one["name"] == CONTAINER)
     kinds = {
         one["name"]: {key: value for key, value in one.items() if key != "name"} for one in spec.get("volumes", [])
     }
     return OwnPod(
         run=metadata["labels"][RUN_LABEL],
-        owner=_owner(pod),
+        # It does not block the deletion of the owner, since that needs permissions on the owner.
+        owner={key: owner[key] for key in ("apiVersion", "kind", "name", "uid")},
         image=container["image"],
         environment={entry["name"]: entry for entry in container.get("env", [])},
         volumes={one["mountPath"]: kinds[one["name"]] for one in container.get("volumeMounts", [])},
         pull_secrets=spec.get("imagePullSecrets", []),
     )
-
-
-def _owner(pod: Plain) -> Plain:
-    """The pod's owner: the run's workflow, which outlives a pod that is retried.
-
-    The reference does not block the deletion of the owner, since that needs permissions on the owner.
-    """
-    controller = next(one for one in pod["metadata"]["ownerReferences"] if one.get("controller"))
-    return {key: controller[key] for key in ("apiVersion", "kind", "name", "uid")}

@@ -21,7 +21,7 @@ from types import FrameType
 
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
-from stillhouse.kubeflow.pods.several_processes import torchrun_words
+from stillhouse.kubeflow.pods.several_processes import by_torchrun
 
 FILE = "parts.json"
 PROGRAM = ("python3", "-m", "stillhouse.kubeflow.trainjob.parts")
@@ -74,10 +74,9 @@ def do_parts(folder: Path, numbers: Iterable[int], processes: int, environment: 
 
 def command(part: Part, processes: int) -> list[str]:
     """The command line of a part on a node with this many processes."""
-    if not part.parallel or processes == 1:
-        return [sys.executable, "-m", part.module, *part.words]
-    torchrun = ["stillhouse.kubeflow.pods.torchrun", "--standalone", f"--nproc-per-node={processes}"]
-    return [sys.executable, "-m", *torchrun, *torchrun_words(part.words)]
+    if part.parallel and processes > 1:
+        return by_torchrun(part.words, processes)
+    return [sys.executable, "-m", part.module, *part.words]
 
 
 def _run(words: Sequence[str], environment: Mapping[str, str]) -> int:

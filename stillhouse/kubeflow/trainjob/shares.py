@@ -16,7 +16,6 @@ from typing import Any
 
 from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.kubeflow.pods.several_processes import processes_for
-from stillhouse.kubeflow.trainjob.cluster import Cluster
 from stillhouse.kubeflow.trainjob.division import Division
 from stillhouse.kubeflow.trainjob.launch import run_job
 from stillhouse.kubeflow.trainjob.parts import NODE, NODES, PROCESSES, PROGRAM, Part, all_done, read_parts, write_parts
@@ -25,45 +24,36 @@ from stillhouse.pipeline.steps.spec import Step
 
 
 @contextmanager
-def shared_work(
-    step: Step, config: Any, inputs: Mapping[str, Path], settings: NodeSettings, cluster: Cluster | None = None
-) -> Iterator[Path]:
+def shared_work(step: Step, config: Any, inputs: Mapping[str, Path], settings: NodeSettings) -> Iterator[Path]:
     """Yields the results of the nodes and this pod for the shards of a step's corpus, as `Context.shares`.
 
     There is one shard per node and one for the pod. The copied inputs are removed after the block. Raises the errors
     of `execute_on_nodes`.
     """
     division = Division(step, config, inputs, OWN + settings.placement.nodes)
-
-    def command(folder: Path) -> list[str]:
-        write_parts(folder, division.parts(folder))
-        return [*PROGRAM, str(folder), str(OWN)]
-
     processes = processes_for(division.part)
     folder = run_job(
         division.part.name,
         division.name,
         settings,
-        command,
+        lambda folder: _program(folder, division.parts(folder), str(OWN)),
         lambda folder: all_done(folder, OWN),
-        cluster,
         lambda folder: _own_parts(folder, processes),
     )
     yield division.together(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_parts(
-    name: str, work: str, parts: Sequence[Part], settings: NodeSettings, cluster: Cluster | None = None
-) -> None:
+def run_parts(name: str, work: str, parts: Sequence[Part], settings: NodeSettings) -> None:
     """Does `parts` on nodes, with outputs on the shared volume. Raises the errors of `execute_on_nodes`."""
-
-    def command(folder: Path) -> list[str]:
-        write_parts(folder, parts)
-        return [*PROGRAM, str(folder)]
-
-    folder = run_job(name, work, settings, command, all_done, cluster)
+    folder = run_job(name, work, settings, lambda folder: _program(folder, parts), all_done)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _program(folder: Path, parts: Sequence[Part], *own: str) -> list[str]:
+    """Writes the parts, and returns the command line that does a node's."""
+    write_parts(folder, parts)
+    return [*PROGRAM, str(folder), *own]
 
 
 @contextmanager

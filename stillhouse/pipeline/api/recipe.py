@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.models.acceleration.threads import prepare_threads
 from stillhouse.pipeline.api.results import Evaluation, Folder, StepResult
@@ -45,8 +46,6 @@ class Run(os.PathLike[str]):
     @property
     def evaluation(self) -> Evaluation:
         """The figures of every system on the test queries, and the report."""
-        from stillhouse.core.artifacts import read_manifest
-
         folder = self.output(EVALUATION, "evaluation")
         facts = read_manifest(folder).facts
         return Evaluation(folder, {"evaluation": folder}, f"figures of {len(facts['systems'])} systems", {}, facts)
@@ -54,8 +53,6 @@ class Run(os.PathLike[str]):
     @property
     def best(self) -> StepResult:
         """The retriever chosen on the dev questions, with its index and its fusion with BM25."""
-        from stillhouse.core.artifacts import read_manifest
-
         folders = {name: self.output(BEST, name) for name in ("retriever", "index", "hybrid")}
         facts = read_manifest(folders["hybrid"]).facts
         return StepResult(folders["retriever"], folders, "the winner on the dev questions", {}, facts)

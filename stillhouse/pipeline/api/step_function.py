@@ -46,7 +46,8 @@ def step_function(name: str) -> Function:
 
     function.__name__ = function.__qualname__ = step.identifier
     function.__module__ = "stillhouse"
-    lines = [f"{step.help[0].upper()}{step.help[1:]}.", "", f"The outputs are folders of `output`: {_outputs(step)}."]
+    outputs = ", ".join(f"`{port.name}`, {port.help}" for port in step.outputs)
+    lines = [f"{step.help[0].upper()}{step.help[1:]}.", "", f"The outputs are folders of `output`: {outputs}."]
     lines += ["", "Inputs:", *_explained({shown(port): port.help for port in step.inputs})]
     function.__doc__ = "\n".join(lines)
     function.__signature__ = inspect.Signature(_folders(step))  # type: ignore[attr-defined]
@@ -113,10 +114,6 @@ def _folders(step: Step) -> list[inspect.Parameter]:
 
 def _parameter(name: str, kind: Any = inspect.Parameter.KEYWORD_ONLY, **more: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, **more)
-
-
-def _outputs(step: Step) -> str:
-    return ", ".join(f"`{port.name}`, {port.help}" for port in step.outputs)
 
 
 def _explained(helps: Mapping[str, str]) -> list[str]:

@@ -31,14 +31,14 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A row of `questions`; `relevant` are ids of passages, or grades by id."""
+    """A row of `questions`; `relevant` are ids of passages, or grades by id, which they become."""
 
     text: str
     relevant: Any
     id: Id | None = None
     split: str = "train"
 
-    def grades(self) -> dict[Any, Any]:
+    def __post_init__(self) -> None:
         if self.split not in ("train", "dev", "test"):
             raise InputError(f"split is {self.split!r}; write train, dev or test")
         if isinstance(self.relevant, str) or not isinstance(self.relevant, Iterable):
@@ -49,7 +49,7 @@ class Question:
         for passage, grade in grades.items():
             if type(passage) not in (str, int) or type(grade) is not int:
                 raise InputError(f"a grade must be a whole number of an id, not {passage!r}: {grade!r}")
-        return grades
+        object.__setattr__(self, "relevant", grades)
 
 
 def write_rows(folder: str, passages: Iterable[str | PassageRow], questions: Iterable[QuestionRow]) -> None:
@@ -100,11 +100,7 @@ def _questions(questions: Iterable[QuestionRow]) -> tuple[list[dict[str, Any]], 
         row = read_as(Question, given, f"question {number}")
         id = str(number if row.id is None else row.id)
         queries.append({"id": id, "text": row.text})
-        try:
-            grades = row.grades()
-        except InputError as error:
-            raise InputError(f"question {number}: {error}") from None
-        for passage, grade in grades.items():
+        for passage, grade in row.relevant.items():
             qrels.append({"query_id": id, "passage_id": str(passage), "relevance": grade, "split": row.split})
     return queries, qrels
 

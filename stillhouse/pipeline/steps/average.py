@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig
 from stillhouse.training.settings import RANKINGS, DevRankingConfig
 
@@ -81,7 +81,7 @@ STEP = Step(
     "averages the weights of two retrievers in the proportion that ranks dev queries best",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("start", "the encoder that training started from", kind="model"),
         Port("trained", "the trained retriever", kind="model"),
         Port("negatives", "hard negatives; the best are the candidates for dev queries"),

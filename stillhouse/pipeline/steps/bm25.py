@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, Paths, Port, Report, Step
 from stillhouse.training.settings import NegativesConfig
 
 
@@ -67,10 +67,7 @@ STEP = Step(
     "bm25",
     "retrieves with BM25: an index, a run and negatives for the first retriever",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("validation", "the verdict that lets the run continue", optional=True),
-    ),
+    inputs=(CORPUS, GATE),
     outputs=(Port("run", "BM25's run"), Port("negatives", "BM25's hard negatives"), Port("bm25", "BM25's index")),
     run=run,
 )

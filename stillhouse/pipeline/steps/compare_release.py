@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.release_rule import Rule
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.verdict import IndexRecalls
@@ -70,7 +70,7 @@ STEP = Step(
     "compares a challenger's run with the champion's and decides which to release",
     Rule,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("champion", "the run of the released retriever", agrees_on=("corpus",)),
         Port("challenger", "the run of the retriever that may replace it", agrees_on=("corpus",)),
         Port(INDEXES[0], "the released index, of any corpus", kind="model", optional=True, holds="Dataset"),

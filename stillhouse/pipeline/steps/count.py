@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.context import Context
 from stillhouse.pipeline.steps.sharding import ShardConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import TOKENS, Paths, Port, Report, Step
 from stillhouse.pretraining.settings import CountingConfig
 
 
@@ -40,7 +40,7 @@ STEP = Step(
     "count",
     "counts n-grams in one shard of the passages, to run importance on many machines",
     Config,
-    inputs=(Port("tokens", "the token arrays"),),
+    inputs=(TOKENS,),
     outputs=(Port("counts", "n-gram counts"),),
     run=run,
 )

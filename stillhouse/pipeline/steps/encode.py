@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.context import Context
 from stillhouse.pipeline.steps.sharding import ShardConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig
 
 
@@ -45,11 +45,7 @@ STEP = Step(
     "encode",
     "encodes one shard of the passages, to build an index on many machines",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("validation", "the verdict that lets the run continue", optional=True),
-    ),
+    inputs=(CORPUS, RETRIEVER, GATE),
     outputs=(Port("vectors", "the passages' vectors"),),
     run=run,
     parallel=True,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
+from stillhouse.evaluation.samples import Samples
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
     from stillhouse.evaluation.figures import Measured
@@ -18,18 +18,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Samples):
     """Settings of `evaluate`."""
 
     measures: tuple[str, ...] = setting(
         ("RR@10", "nDCG@10", "R@50", "R@100"),
         "a list of measures, named as in ir_measures; Answer@k looks for an answer in the text of a passage",
     )
-    bootstrap_samples: int = setting(BOOTSTRAP_SAMPLES, "bootstrap samples per interval", minimum=100)
-    randomisation_samples: int = setting(RANDOMISATION_SAMPLES, "random sign flips per randomisation test", minimum=100)
     examples: int = setting(8, "how many example queries the report shows", minimum=0)
     title: str = setting("Stillhouse evaluation", "title of the report")
-    seed: int = setting(42, "seed of every random choice", minimum=0)
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -68,13 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     # If there are labelled queries, the figures are theirs, and the synthetic ones are reported separately.
     test, synthetic = of_test[0], (of_test[1] if len(of_test) > 1 else None)
     dev = of_dev[0] if of_dev else figures.Measured("dev", {}, {})
-    bounds = figures.intervals(test, config.bootstrap_samples, config.seed)
-    compared = figures.comparisons(
-        test,
-        bootstrap_samples=config.bootstrap_samples,
-        randomisation_samples=config.randomisation_samples,
-        seed=config.seed,
-    )
+    bounds, compared = figures.intervals(test, config), figures.comparisons(test, config)
     folder, means = outputs["evaluation"], test.means()
     write_json(folder / "metrics.json", means)
     write_json(folder / "dev_metrics.json", dev.means())
@@ -106,10 +97,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         comparisons=compared,
         curves=curves,
         examples=config.examples,
-        bootstrap_samples=config.bootstrap_samples,
-        randomisation_samples=config.randomisation_samples,
-        of_runs={system: manifest.facts for system, manifest in made.items()},
-        made_by={system: manifest.step for system, manifest in made.items()},
+        samples=config,
+        made=made,
         cut_short=short,
         missing=missing,
         teachers=teachers,
@@ -162,7 +151,7 @@ STEP = Step(
     "evaluates every system, tests the differences and writes one report",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("run", "the run of a system", many=True, file=True),
         Port("curves", "the loss curves of a training stage", optional=True, many=True),
     ),

@@ -42,11 +42,7 @@ step read outside the run."""
 
 
 def execute(
-    step: Step,
-    config: Any,
-    inputs: Mapping[str, Path],
-    outputs: Mapping[str, Path],
-    shares: Path | None = None,
+    step: Step, config: Any, inputs: Mapping[str, Path], outputs: Mapping[str, Path], shares: Path | None = None
 ) -> Report:
     """Runs `step` from input folders to output folders.
 
@@ -75,14 +71,9 @@ def _execute(
 ) -> Report:
     started = time.monotonic()
     run_context.hush_libraries()
-    inputs = {name: Path(path) for name, path in inputs.items() if path}
-    with doing("verifying the digests of its inputs"):
-        manifests = open_inputs(step, inputs)
-    refuse_mismatch(step, manifests)
-    refuse_outputs(inputs, outputs)
+    inputs, digests = checked(step, inputs, outputs)
     if run_context.world_size() > 1 and not step.parallel:
         raise InputError(f"step '{step.name}' runs in one process; start it without torchrun")
-    digests = {name: manifest.digest for name, manifest in manifests.items()}
     with doing("loading PyTorch"):
         machine = computed_on(config)
     context = Context(
@@ -95,7 +86,11 @@ def _execute(
     )
     if run_context.rank() > 0:  # works with the first process; only that one writes
         context.work.mkdir(parents=True, exist_ok=True)
-        return run_beside(step, config, inputs, context)
+        with tempfile.TemporaryDirectory() as unread:  # for outputs that nobody reads
+            staged = {port.name: Path(unread) / port.name for port in step.outputs}
+            for path in staged.values():
+                path.mkdir()
+            return step.run(config, inputs, staged, context)
     with only_process(context.work, wait=context.log):
         context.work.mkdir(parents=True, exist_ok=True)
         old = remove_old_work(context.work.parent, step.name, context.work.name)
@@ -148,13 +143,16 @@ def computed_on(config: Any) -> tuple[str, ...]:
     return device.type, str(computed_in(config.precision, device))
 
 
-def run_beside(step: Step, config: Any, inputs: Mapping[str, Path], context: Context) -> Report:
-    """Runs a step in a process other than the first; its outputs are discarded."""
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = {port.name: Path(folder) / port.name for port in step.outputs}
-        for path in outputs.values():
-            path.mkdir()
-        return step.run(config, inputs, outputs, context)
+def checked(
+    step: Step, inputs: Mapping[str, Path], outputs: Mapping[str, Path]
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """The inputs that were given, and their digests. Raises `InputError` for wrong inputs and outputs."""
+    inputs = {name: Path(path) for name, path in inputs.items() if path}
+    with doing("verifying the digests of its inputs"):
+        manifests = open_inputs(step, inputs)
+    refuse_mismatch(step, manifests)
+    refuse_outputs(inputs, outputs)
+    return inputs, {name: manifest.digest for name, manifest in manifests.items()}
 
 
 def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
@@ -227,8 +225,7 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
 def write_report(path: Path, report: Report) -> None:
     """Writes the part of a step's report that its outputs do not hold: its summary, metrics and the name of its
     page."""
-    content = {"summary": report.summary, "metrics": report.metrics, "html": report.html}
-    write_whole_json(path, content)
+    write_whole_json(path, {"summary": report.summary, "metrics": report.metrics, "html": report.html})
 
 
 def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
@@ -237,8 +234,3 @@ def read_report(path: Path, facts: Mapping[str, Any]) -> Report:
         return Report(**json.loads(path.read_text(encoding="utf-8")), facts=dict(facts))
     except (OSError, ValueError, TypeError):
         raise InputError(f"{path} is missing, or was not written by a step") from None
-
-
-def write_metrics(path: Path, metrics: Mapping[str, float]) -> None:
-    """Writes scalars as flat JSON, the form that `dvc metrics` and Kubeflow read."""
-    write_whole_json(path, dict(metrics))

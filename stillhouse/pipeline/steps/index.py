@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.core.errors import InputError
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig, IndexConfig
 
 
@@ -29,7 +30,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
     normalize, width = encoder.settings.normalize, config.truncate_dim or encoder.width
-    refuse_width(width, encoder.width)
+    if width > encoder.width:
+        raise InputError(
+            f"truncate_dim is {width} and the model's vectors have {encoder.width} dimensions; set it lower, or leave "
+            "it out"
+        )
     shards = []
     given = inputs.get("vectors") or context.shares
     if given:
@@ -55,22 +60,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     return Report(summary, metrics=metrics, facts=facts)
 
 
-def refuse_width(width: int, model: int) -> None:
-    from stillhouse.core.errors import InputError
-
-    if width > model:
-        raise InputError(
-            f"truncate_dim is {width} and the model's vectors have {model} dimensions; set it lower, or leave it out"
-        )
-
-
 STEP = Step(
     "index",
     "encodes every passage and builds a faiss index",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
+        CORPUS,
+        RETRIEVER,
         Port(
             "vectors",
             "vectors from `encode`: one folder, or a folder with one for each shard",
@@ -78,7 +74,7 @@ STEP = Step(
             optional=True,
             holds="Dataset",
         ),
-        Port("validation", "the verdict that lets the run continue", optional=True),
+        GATE,
     ),
     outputs=(Port("index", "the faiss index and its ids"),),
     run=run,

@@ -11,7 +11,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.engine.ray_engine import open_engine
 from stillhouse.pipeline.steps.ingest_settings import Config
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 if TYPE_CHECKING:
     from stillhouse.corpus.cleaning import CleanCorpus
@@ -47,11 +47,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if "generated" in inputs and config.queries == "pairs":
         raise InputError("--generated provides train queries instead of `queries: pairs`; leave one of them out")
     place, versioned = _place(config, context)
-    options = Options(
-        columns=config.columns,
-        fields=tuple(config.fields or ()),
-        reqa_split=config.reqa_split,
-    )
+    options = Options(columns=config.columns, fields=tuple(config.fields or ()), reqa_split=config.reqa_split)
     names = check_splits(config.splits or {})
     source = with_splits(open_source(place, config.format, options), names)
     if config.distractors:
@@ -208,7 +204,7 @@ STEP = Step(
             optional=True,
         ),
     ),
-    outputs=(Port("corpus", "the corpus folder"),),
+    outputs=(CORPUS,),
     run=run,
     version=4,
     divided=True,

@@ -14,7 +14,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import BM25_INDEX, SEARCHED, Paths, Port, Report, Step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,12 +102,7 @@ STEP = Step(
     "label-queries",
     "labels questions with the passage that BM25 and a retriever find, if they are confident",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("index", "its index of the corpus"),
-        Port("bm25", "the BM25 index from `bm25`"),
-    ),
+    inputs=(*SEARCHED, BM25_INDEX),
     outputs=(Port("queries", "the questions and their passages, for `ingest` (train_queries)"),),
     run=run,
 )

@@ -9,7 +9,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import NEGATIVES, SEARCHED, Paths, Port, Report, Step
 from stillhouse.training.settings import NegativesConfig
 
 
@@ -97,13 +97,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         rows_QD, dropped = mining.best_of(asked, others_QD, config.others_depth, accept)
         sources.append(rows_QD)
         above += dropped
-    taken_QD = mining.interleaved(sources)
-    random_QD, dropped = mining.best_of(
-        asked,
-        mining.random_passages(asked, taken_QD, config.random_negatives, config.seed),
-        config.random_negatives,
-        accept,
-    )
+    drawn_QD = mining.random_passages(asked, mining.interleaved(sources), config.random_negatives, config.seed)
+    random_QD, dropped = mining.best_of(asked, drawn_QD, config.random_negatives, accept)
     above += dropped
     rows_QD = mining.interleaved([*sources, random_QD])
 
@@ -138,11 +133,9 @@ STEP = Step(
     "mines a retriever's top-ranked wrong passages as hard negatives",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("index", "its index of the corpus"),
+        *SEARCHED,
         Port("others", "negatives from another source to mix in, such as BM25's", optional=True, agrees_on=("corpus",)),
     ),
-    outputs=(Port("negatives", "hard negatives"),),
+    outputs=(NEGATIVES,),
     run=run,
 )

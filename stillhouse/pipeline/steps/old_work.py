@@ -25,18 +25,13 @@ def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
 
     Folders that another process holds, or that this user may not remove, stay.
     """
-    removed = []
+    removed, limit = [], time.time() - DAYS * 24 * 3600
     for folder in sorted(root.glob(f"{step}-*")):
         if folder.name == keep or not re.fullmatch(rf"{re.escape(step)}-[0-9a-f]{{20}}", folder.name):
             continue
         with suppress(InputError, OSError), only_process(folder):
-            if _old(folder):
+            # A folder that is gone by now raises `OSError`.
+            if all(path.stat().st_mtime < limit for path in chain([folder], folder.rglob("*"))):
                 shutil.rmtree(folder)
                 removed.append(folder.name)
     return removed
-
-
-def _old(folder: Path) -> bool:
-    """Whether no file of a folder was written in that time. Raises `OSError` for a folder that is gone."""
-    limit = time.time() - DAYS * 24 * 3600
-    return all(path.stat().st_mtime < limit for path in chain([folder], folder.rglob("*")))

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
-from stillhouse.pretraining.settings import NONE, PretrainingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(PretrainingConfig):
-    """Settings of `pretrain`."""
+from stillhouse.pipeline.steps.spec import CURVES, TOKENS, Paths, Port, Report, Step
+from stillhouse.pretraining.settings import NONE
+from stillhouse.pretraining.settings import PretrainingConfig as Config
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import write_json
     from stillhouse.core.curves import best_row, write_coverage, write_curves
-    from stillhouse.pretraining.inputs import Folders, pass_on
+    from stillhouse.pretraining.inputs import pass_on
     from stillhouse.pretraining.run import pretrain
 
     if config.objective == NONE:
         facts = pass_on(inputs["init"], outputs["encoder"])
         write_curves(outputs["curves"], [])
         return Report("no pre-training: the model passes unchanged", facts=facts)
-    done = pretrain(config, Folders(**inputs), context)
+    done = pretrain(config, inputs, context)
     done.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
     write_coverage(outputs["curves"], done.coverage)
@@ -61,15 +55,12 @@ STEP = Step(
     "pre-trains an encoder on unlabelled passages with one of the objectives",
     Config,
     inputs=(
-        Port("tokens", "the token arrays"),
+        TOKENS,
         Port("init", "the model to start from", kind="model"),
         Port("generator", "the masked language model that replaces tokens", kind="model", optional=True),
         Port("importance", "AMI values for importance-aware masking", optional=True),
     ),
-    outputs=(
-        Port("encoder", "the pre-trained encoder with its language-model head", kind="model"),
-        Port("curves", "training and held-out loss"),
-    ),
+    outputs=(Port("encoder", "the pre-trained encoder with its language-model head", kind="model"), CURVES),
     run=run,
     parallel=True,
 )

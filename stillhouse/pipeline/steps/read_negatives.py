@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, Paths, Port, Report, Step
 from stillhouse.training.settings import NegativesConfig
 
 
@@ -68,10 +68,7 @@ STEP = Step(
     "read-negatives",
     "imports hard negatives from a TREC run, MS MARCO's lists or DPR's training files",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("validation", "the verdict that lets the run continue", optional=True),
-    ),
+    inputs=(CORPUS, GATE),
     outputs=(Port("negatives", "the hard negatives"),),
     run=run,
 )

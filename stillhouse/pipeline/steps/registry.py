@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from stillhouse.core.config import nearest
-from stillhouse.core.errors import InputError
+from stillhouse.core.config import refuse_unknown
 from stillhouse.pipeline.steps.spec import Step
 
 MODULES = (
@@ -49,6 +48,5 @@ def steps() -> dict[str, Step]:
 
 
 def find_step(name: str) -> Step:
-    if name not in steps():
-        raise InputError(f"there is no step {name!r}; {nearest(name, steps())}")
+    refuse_unknown(name, steps(), "there is no step")
     return steps()[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, RERANKER, Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +39,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
         deep = (config.dev_depth if split == "dev" else None) or config.depth
         query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)
-        scores_P = score_pairs(
-            model,
-            questions,
-            open_passage_texts(corpus, context.work, rows_QK[query_P, rank_P]),
-            query_P,
-            rows_QK[query_P, rank_P],
-            context,
-            f"re-ranking {split}",
-            config,
-        )
+        rows_P = rows_QK[query_P, rank_P]
+        texts, what = open_passage_texts(corpus, context.work, rows_P), f"re-ranking {split}"
+        scores_P = score_pairs(model, questions, texts, query_P, rows_P, context, what, config)
         scores_QK = reordered(rows_QK, query_P, rank_P, scores_P)
         write_run(outputs["run"] / f"{split}.trec", ids, corpus.passage_ids, rows_QK, scores_QK, config.system)
         scored += len(query_P)
@@ -59,11 +52,7 @@ STEP = Step(
     "rerank",
     "re-ranks a run's top passages with the cross-encoder",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("candidates", "the run to re-rank"),
-        Port("reranker", "the cross-encoder", kind="model"),
-    ),
+    inputs=(CORPUS, Port("candidates", "the run to re-rank"), RERANKER),
     outputs=(Port("run", "the re-ranked passages"),),
     run=run,
 )

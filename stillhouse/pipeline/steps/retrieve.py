@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import SEARCHED, Paths, Port, Report, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +64,7 @@ STEP = Step(
     "retrieve",
     "searches the index for every dev and test query",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("retriever", "the bi-encoder", kind="model"),
-        Port("index", "its index of the corpus"),
-        Port("hybrid", "the weights for hybrid search with BM25", optional=True),
-    ),
+    inputs=(*SEARCHED, Port("hybrid", "the weights for hybrid search with BM25", optional=True)),
     outputs=(Port("run", "the ranked passages"),),
     run=run,
 )

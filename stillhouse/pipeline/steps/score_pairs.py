@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
-from stillhouse.training.settings import ScoredPairsConfig
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
+from stillhouse.training.settings import ScoredPairsConfig as Config
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,11 +15,6 @@ if TYPE_CHECKING:
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.training.scored_pairs import ScoredPairs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(ScoredPairsConfig):
-    """Which teacher, and how many negatives it scores."""
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -139,7 +133,7 @@ STEP = Step(
     "scores positives and negatives with the teacher, for distillation",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("negatives", "hard negatives", agrees_on=("corpus",)),
         Port("reranker", "the cross-encoder", kind="model", optional=True),
         Port(

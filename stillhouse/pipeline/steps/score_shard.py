@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.context import Context
 from stillhouse.pipeline.steps.sharding import ShardConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, RERANKER, Paths, Port, Report, Step
 from stillhouse.training.settings import ScoredPairsConfig
 
 
@@ -40,11 +40,7 @@ STEP = Step(
     "score-shard",
     "scores one shard of the pairs with the cross-encoder, to split the work among machines",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("negatives", "hard negatives", agrees_on=("corpus",)),
-        Port("reranker", "the cross-encoder", kind="model"),
-    ),
+    inputs=(CORPUS, Port("negatives", "hard negatives", agrees_on=("corpus",)), RERANKER),
     outputs=(Port("scores", "the scores of the shard's pairs"),),
     run=run,
     parallel=True,

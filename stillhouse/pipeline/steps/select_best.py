@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step, named
+from stillhouse.pipeline.steps.spec import BM25_INDEX, CORPUS, Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
     from stillhouse.search.bm25 import BM25
@@ -76,11 +76,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
-    judged, tokens = JudgedQueries(corpus), outputs["hybrid"] / TOKENS
+    judged, alone = JudgedQueries(corpus), Fusion(depth=config.depth)
+    tokens = outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
-        fusion = Fusion(depth=config.depth)
+        fusion = alone
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
             late = config.fusion == "auto" and encoder.settings.pooling == "mean" and state_width(encoder) > 0
@@ -109,7 +110,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     contenders: dict[str, Contender] = {}
     for name, found in rankings.items():
         dense_QU = hybrids[name].products(vectors[name], rows_QU)
-        systems = {"dense": (Fusion(depth=config.depth), dense_QU)}
+        systems = {"dense": (alone, dense_QU)}
         if config.fusion != "never":
             both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
             systems["hybrid"] = found.fusion, fused_scores(found.fusion, rows_QU, both_QUF)
@@ -172,8 +173,8 @@ STEP = Step(
     "chooses the best retriever on the dev queries, alone or with BM25",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("bm25", "the BM25 index from `bm25`"),
+        CORPUS,
+        BM25_INDEX,
         Port("candidates", "a bi-encoder; the others must beat the first", kind="model", many=True),
         Port("indexes", "its index of the corpus, under the same name", many=True),
     ),

@@ -74,6 +74,19 @@ class Port:
         return [key for key in folders if (key.startswith(f"{self.name}/") if self.many else key == self.name)]
 
 
+CORPUS = Port("corpus", "the corpus folder")
+GATE = Port("validation", "the verdict that lets the run continue", optional=True)
+RETRIEVER = Port("retriever", "the bi-encoder", kind="model")
+INDEX = Port("index", "its index of the corpus")
+BM25_INDEX = Port("bm25", "the BM25 index from `bm25`")
+RERANKER = Port("reranker", "the cross-encoder", kind="model")
+SEARCHED = (CORPUS, RETRIEVER, INDEX)
+TOKENS = Port("tokens", "the token arrays")
+NEGATIVES = Port("negatives", "hard negatives")
+CURVES = Port("curves", "training and held-out loss")
+"""Folders that several steps read or write; `GATE` is the verdict of `validate`."""
+
+
 @dataclass(frozen=True)
 class Step:
     """A step: its name on the command line, one line of help, its settings, its folders and its function."""

@@ -9,7 +9,7 @@ from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.engine.ray_engine import open_engine
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, TOKENS, Paths, Port, Report, Step
 
 TEXTS_AT_ONCE = 2048
 
@@ -73,12 +73,8 @@ STEP = Step(
     "tokenize",
     "tokenizes every passage once, into flat arrays",
     Config,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("tokenizer", "the model folder with the tokenizer", kind="model"),
-        Port("validation", "the verdict that lets the run continue", optional=True),
-    ),
-    outputs=(Port("tokens", "the token arrays"),),
+    inputs=(CORPUS, Port("tokenizer", "the model folder with the tokenizer", kind="model"), GATE),
+    outputs=(TOKENS,),
     run=run,
     divided=True,
 )

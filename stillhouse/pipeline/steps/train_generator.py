@@ -9,7 +9,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.generate_queries import LOCAL
 from stillhouse.pipeline.steps.generate_queries import Config as WritingConfig
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CURVES, Paths, Port, Report, Step
 from stillhouse.training.settings import GeneratorConfig
 
 
@@ -62,9 +62,6 @@ STEP = Step(
     "fine-tunes a language model to write the questions that passages answer",
     Config,
     inputs=(Port("corpus", "the corpus folder with labelled questions"),),
-    outputs=(
-        Port("generator", "the language model, for `generate-queries`", kind="model"),
-        Port("curves", "training and held-out loss"),
-    ),
+    outputs=(Port("generator", "the language model, for `generate-queries`", kind="model"), CURVES),
     run=run,
 )

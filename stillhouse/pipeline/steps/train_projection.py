@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
-from stillhouse.training.settings import ProjectionTrainingConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config(ProjectionTrainingConfig):
-    """The loss of a matrix on fixed vectors, and how long it trains."""
+from stillhouse.pipeline.steps.spec import CORPUS, CURVES, Paths, Port, Report, Step
+from stillhouse.training.settings import ProjectionTrainingConfig as Config
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -37,13 +30,10 @@ STEP = Step(
     "trains a linear layer on a retriever's vectors in seconds, with all passages as negatives",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("encoder", "the bi-encoder to start from", kind="model"),
         Port("old_index", "its index of the corpus", agrees_on=("corpus",)),
     ),
-    outputs=(
-        Port("retriever", "the bi-encoder with the layer", kind="model"),
-        Port("curves", "training and held-out loss"),
-    ),
+    outputs=(Port("retriever", "the bi-encoder with the layer", kind="model"), CURVES),
     run=run,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, CURVES, Paths, Port, Report, Step
 from stillhouse.training.settings import QueryTrainingConfig
 
 if TYPE_CHECKING:
@@ -49,16 +49,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoder, imitation = BiEncoder.load(inputs["encoder"], towers="separate"), None
     if config.layers or "small" in inputs:
         encoder, imitation = _smaller(config, inputs, corpus, encoder, context)
-    found = train_query_tower(
-        encoder,
-        VectorIndex(inputs["old_index"]),
-        corpus,
-        Negatives.read(inputs["negatives"]) if "negatives" in inputs else None,
-        Teacher.read(inputs["teacher"]) if "teacher" in inputs else None,
-        config,
-        context,
-        imitation,
-    )
+    index = VectorIndex(inputs["old_index"])
+    negatives = Negatives.read(inputs["negatives"]) if "negatives" in inputs else None
+    teacher = Teacher.read(inputs["teacher"]) if "teacher" in inputs else None
+    found = train_query_tower(encoder, index, corpus, negatives, teacher, config, context, imitation)
     if not found.kept_step and not imitation:  # unchanged, with one tower for both if it had one
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])
@@ -108,7 +102,7 @@ STEP = Step(
     "trains only the query tower, against an index whose vectors stay fixed",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("encoder", "the bi-encoder to start from", kind="model"),
         Port("old_index", "its index of the corpus, which stays valid", agrees_on=("corpus",)),
         Port("small", "a smaller model for the queries", kind="model", optional=True),
@@ -123,7 +117,7 @@ STEP = Step(
     outputs=(
         Port("retriever", "the bi-encoder, with its own query tower", kind="model"),
         Port("index", "the same index, for this bi-encoder", beside=("retriever",)),
-        Port("curves", "training and held-out loss"),
+        CURVES,
     ),
     run=run,
 )

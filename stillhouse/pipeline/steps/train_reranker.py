@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, CURVES, NEGATIVES, RERANKER, Paths, Port, Report, Step
 from stillhouse.training.settings import RerankerConfig
 
 
@@ -65,8 +65,8 @@ STEP = Step(
     "trains a cross-encoder with the listwise loss of SimLM eq. 4 or binary cross-entropy",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("negatives", "hard negatives"),
+        CORPUS,
+        NEGATIVES,
         Port("init", "the model to start from", kind="model"),
         Port(
             "encoder",
@@ -75,6 +75,6 @@ STEP = Step(
             optional=True,
         ),
     ),
-    outputs=(Port("reranker", "the cross-encoder", kind="model"), Port("curves", "training and held-out loss")),
+    outputs=(RERANKER, CURVES),
     run=run,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, CURVES, NEGATIVES, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.training.settings import RetrieverConfig
 
 if TYPE_CHECKING:
@@ -75,17 +75,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     encoder = BiEncoder.load(inputs["encoder"], normalize=config.similarity == "cosine", **changes)
     distilled = "teacher" in inputs and not weak
     encoder.settings = replace(encoder.settings, titles=corpus.titles)
-    rows = fit_retriever(
-        encoder,
-        corpus,
-        Negatives.read(inputs["negatives"]),
-        Teacher.read(inputs["teacher"]) if distilled else None,
-        config,
-        config.negatives_per_query,
-        config.negatives_depth,
-        context,
-        loss,
-    )
+    negatives, teacher = Negatives.read(inputs["negatives"]), Teacher.read(inputs["teacher"]) if distilled else None
+    drawn = config.negatives_per_query, config.negatives_depth
+    rows = fit_retriever(encoder, corpus, negatives, teacher, config, *drawn, context, loss)
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
     summary = describe(rows, metric_in_curves(config))
@@ -99,12 +91,12 @@ STEP = Step(
     "trains a bi-encoder on positives, hard negatives and optionally a teacher's scores",
     Config,
     inputs=(
-        Port("corpus", "the corpus folder"),
+        CORPUS,
         Port("encoder", "the encoder to start from", kind="model"),
-        Port("negatives", "hard negatives"),
+        NEGATIVES,
         Port("teacher", "the re-ranker's scores, for distillation", optional=True),
     ),
-    outputs=(Port("retriever", "the bi-encoder", kind="model"), Port("curves", "training and held-out loss")),
+    outputs=(RETRIEVER, CURVES),
     run=run,
     parallel=True,
 )

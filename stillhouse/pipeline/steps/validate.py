@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stillhouse.core.context import Context
 from stillhouse.corpus.thresholds import Thresholds
-from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 REPORT = "report.html"
 
@@ -40,13 +40,10 @@ def run(config: Thresholds, inputs: Paths, outputs: Paths, context: Context) -> 
         context.log(f"[validate] failed: {check.sentence()}")
     verdict = f"{len(failed)} of {len(every)} checks failed" if failed else f"all {len(every)} checks passed"
     if values["truncated_fraction"] > 0:
-        longer = (
-            f"{truncation.tokens} tokens (passage_length), and the model reads only their beginning"
-            if truncation
-            else f"{config.max_passage_words or WORDS_READ} words (max_passage_words), and the model probably reads "
-            "only their beginning"
-        )
-        verdict += f"; {values['truncated_fraction']:.1%} of the passages have more than {longer}"
+        longer = f"{config.max_passage_words or WORDS_READ} words (max_passage_words), and the model probably reads"
+        if truncation:
+            longer = f"{truncation.tokens} tokens (passage_length), and the model reads"
+        verdict += f"; {values['truncated_fraction']:.1%} of the passages have more than {longer} only their beginning"
     facts = {
         "passed": not failed,
         "checks": len(every),
@@ -60,10 +57,7 @@ STEP = Step(
     "validate",
     "checks the corpus with Great Expectations and stops the run if it violates a threshold",
     Thresholds,
-    inputs=(
-        Port("corpus", "the corpus folder"),
-        Port("encoder", "the model that says which passages it truncates", kind="model", optional=True),
-    ),
+    inputs=(CORPUS, Port("encoder", "the model that says which passages it truncates", kind="model", optional=True)),
     outputs=(Port("validation", "the report and the verdict"),),
     run=run,
     version=2,

@@ -6,6 +6,7 @@ Shape suffixes: B pairs, N queries and passages, L tokens, P texts of a part, D 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -23,64 +24,49 @@ from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
 
 
+@dataclass(frozen=True)
 class PairLoss:
     """The training loss, `loss.training(loss.draw(rows, step), step)`, and the held-out loss, `loss.heldout()`.
 
     Every process draws the whole batch, since its passages serve as negatives, and encodes its own parts of it.
     """
 
-    def __init__(
-        self,
-        towers: PairPretraining,
-        maker: PairMaker,
-        config: PretrainingConfig,
-        heldout: NDArray[np.int64],
-        device: torch.device,
-    ) -> None:
-        self._towers = towers
-        self._maker = maker
-        self._config = config
-        self._heldout = heldout
-        self._device = device
-        self._unpadded = leaves_padding_out(towers, config.padding, device)
+    towers: PairPretraining
+    maker: PairMaker
+    config: PretrainingConfig
+    measured: NDArray[np.int64]
+    """The held-out rows."""
 
     def draw(self, rows_B: NDArray[np.int64], step: int) -> PairBatch:
         """Draw a pair for every row, in CPU memory. Does not need the model."""
-        return self._maker.draw(rows_B, np.random.default_rng([self._config.seed, 0, step, 0]))
+        return self.maker.draw(rows_B, np.random.default_rng([self.config.seed, 0, step, 0]))
 
     def training(self, drawn: PairBatch, _: int) -> Iterator[Tensor]:
         """Yield this process's share of the step's loss (`joint_losses`)."""
         parts, vectors_ND, loss = self._batch(drawn, training=True)
-        return joint_losses(parts, vectors_ND, loss, again=self._config.gradient_cache)
+        return joint_losses(parts, vectors_ND, loss, again=self.config.gradient_cache)
 
     def heldout(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the size and the loss of each batch of held-out rows, the same in every process."""
-        for size, drawn in fixed_batches(self._maker.draw, self._heldout, self._config.seed, HELDOUT):
+        for size, drawn in fixed_batches(self.maker.draw, self.measured, self.config.seed, HELDOUT):
             yield size, joint_loss(*self._batch(drawn, training=False))
 
     def _batch(self, drawn: PairBatch, training: bool) -> tuple[list[Part], Tensor, Callable[[Tensor], Tensor]]:
         """The parts of a batch's queries and passages, a buffer for their vectors, and the loss function."""
-        batch = self._maker.batch(drawn)
+        batch, device = self.maker.batch(drawn), self.maker.device
         count = len(batch)
 
         def loss(vectors_ND: Tensor) -> Tensor:
-            return self._towers.loss(vectors_ND[:count], vectors_ND[count:], batch)
+            return self.towers.loss(vectors_ND[:count], vectors_ND[count:], batch)
 
         # Count lengths in CPU memory, so that no part waits for the device.
         queries, passages = (each.sum(1).numpy() for each in (drawn.query_attention_BL, drawn.passage_attention_BL))
-        kinds = [
-            _texts(self._towers.queries, queries, batch.query_ids_BL, batch.query_attention_BL),
-            _texts(self._towers.passages, passages, batch.passage_ids_BL, batch.passage_attention_BL),
-        ]
-        parts = make_parts(
-            kinds, self._config.mini_batch_size, unpadded=self._unpadded, device=self._device, training=training
-        )
-        return parts, torch.zeros(2 * count, self._towers.passage_tower.width, device=self._device), loss
-
-
-def _texts(tower: Callable[[Tensor, Tensor], Tensor], lengths_B: NDArray[np.int64], *tokens_BL: Tensor) -> BatchTexts:
-    """Texts of one kind; `tokens_BL`, their ids and attention, are on the device."""
-    return BatchTexts(lengths_B, partial(_encode, tower, lengths_B, tokens_BL))
+        of_queries = self.towers.queries, queries, (batch.query_ids_BL, batch.query_attention_BL)
+        of_passages = self.towers.passages, passages, (batch.passage_ids_BL, batch.passage_attention_BL)
+        kinds = [BatchTexts(of[1], partial(_encode, *of)) for of in (of_queries, of_passages)]
+        unpadded = leaves_padding_out(self.towers, self.config.padding, device)
+        parts = make_parts(kinds, self.config.mini_batch_size, unpadded=unpadded, device=device, training=training)
+        return parts, torch.zeros(2 * count, self.towers.passage_tower.width, device=device), loss
 
 
 def _encode(
@@ -89,7 +75,7 @@ def _encode(
     tokens_BL: tuple[Tensor, ...],
     rows_P: NDArray[np.int64],
 ) -> Tensor:
-    """The vectors [P, D] of some texts, padded to the longest one."""
+    """The vectors [P, D] of some texts, padded to the longest; `tokens_BL`, ids and attention, are on the device."""
     longest = int(lengths_B[rows_P].max())
     ids_PL, attention_PL = (each[on_device(rows_P, each.device), :longest] for each in tokens_BL)
     return tower(ids_PL, attention_PL)

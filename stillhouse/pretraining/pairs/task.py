@@ -25,6 +25,14 @@ from stillhouse.pretraining.tokens import TokenCache
 
 HELDOUT = 1
 """Second part of the seed that holds out articles."""
+NEEDS = {
+    "ict": "passages of two sentences (longer ones of `stillhouse ingest`, or a higher max_length of "
+    "`stillhouse tokenize`)",
+    "bfs": "articles of several passages with headings (`stillhouse ingest` a folder of Markdown files, or "
+    "articles.jsonl)",
+    "wlp": "links between articles (`stillhouse ingest` articles that link to each other)",
+}
+"""What a corpus must have for each task."""
 Side = dict[str, TaskPairs]
 """The tasks that have a source among the training passages or among the held-out ones."""
 
@@ -172,7 +180,6 @@ def open_pairs(
     sentences = ordinary_sentences(cache)
     counts_N = sentences.counts()
     usable_N = counts_N >= 1
-    _require(tasks, structure, counts_N)
     heldout_N = heldout_passages(structure.article, usable_N, heldout_fraction, max_eval_samples, seed)
     articles = Articles.of(structure.article, structure.links, usable_N, heldout_N)
     of_articles = articles, structure.article, structure.lead
@@ -187,11 +194,12 @@ def open_pairs(
         return {name: pairs for name, pairs in found.items() if len(pairs.sources)}
 
     training, heldout = (side(usable_N & (heldout_N == held)) for held in (False, True))
+    headings = (~structure.lead & (structure.article >= 0)).any()  # without any, there is no first section
     for name in tasks:
-        if name not in training:
+        if name not in training or (name == "bfs" and not headings):
             raise InputError(
-                f"{name} has no pair outside the held-out articles; lower heldout_fraction from {heldout_fraction} "
-                "or use a larger corpus"
+                f"{name} has no pair outside the held-out articles: it needs {NEEDS[name]}; lower heldout_fraction "
+                f"from {heldout_fraction}, use another corpus, or an objective without {name}"
             )
     if not heldout:
         raise InputError(
@@ -209,30 +217,6 @@ def open_pairs(
     return PairMaker(
         cache, config, device, structure, sentences, articles, heldout_N, sides, rows, kept, skipped, log_q_N
     )
-
-
-def _require(tasks: Sequence[str], structure: PassageStructure, counts_N: NDArray[np.int64]) -> None:
-    if "ict" in tasks and not (counts_N >= 2).any():
-        raise InputError(
-            "no passage has two sentences, which ict needs; make longer passages with `stillhouse ingest`, or raise "
-            "max_length of `stillhouse tokenize`"
-        )
-    articles = np.bincount(structure.article[structure.article >= 0])
-    if "bfs" in tasks and not (articles >= 2).any():
-        raise InputError(
-            "no article of the corpus has several passages, which bfs needs; `stillhouse ingest` a source of articles "
-            "(a folder of Markdown files, or articles.jsonl), or use the objective ict"
-        )
-    if "bfs" in tasks and not (~structure.lead & (structure.article >= 0)).any():
-        raise InputError(
-            "no article of the corpus has a second section, which bfs needs to find the first; `stillhouse ingest` "
-            "articles with headings, or use the objective ict"
-        )
-    if "wlp" in tasks and not len(structure.links):
-        raise InputError(
-            "the corpus has no links between articles, which wlp needs; `stillhouse ingest` articles that link to each "
-            "other, or use the objective ict or ict+bfs"
-        )
 
 
 def heldout_passages(

@@ -44,8 +44,7 @@ def bfs_pairs(
     A target in an article with n passages and s sources is drawn with probability s' / (S (n - 1)), where S is the
     number of all sources and s' is s without the target itself.
     """
-    placed_N = among_N & lead_N & (articles.place >= 0)
-    sources = np.flatnonzero(placed_N)
+    sources = np.flatnonzero(among_N & lead_N & (articles.place >= 0))
     sources = sources[articles.sizes()[article_N[sources]] >= 2]
     probability_N = np.zeros(len(among_N))
     if len(sources):
@@ -67,8 +66,7 @@ def wlp_pairs(
     drawn with probability (1 / n_b) sum_a s_a / (S d_a), over the articles a that b links to: b has n_b passages, a has
     s_a of the S sources, and d_a articles link to a.
     """
-    placed_N = among_N & lead_N & (articles.place >= 0)
-    sources = np.flatnonzero(placed_N)
+    sources = np.flatnonzero(among_N & lead_N & (articles.place >= 0))
     sources = sources[articles.in_degrees()[article_N[sources]] >= 1]
     probability_N = np.zeros(len(among_N))
     if len(sources):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
-from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
+from stillhouse.kubeflow.pipelines.ir import compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
 from stillhouse.kubeflow.pipelines.workflow_size import (
     INPUT,
@@ -63,23 +63,6 @@ def test_runs_of_the_shipped_recipes_stay_far_below_a_mebibyte(pipeline: str, sh
         for recipe in LARGEST.get(pipeline, ("",)):
             compiled = compile_small(Request(pipeline, recipe).build(replace(table, shards=shards)))
             assert compiled.size.plain <= 700_000, (table.name, recipe)
-
-
-def test_only_the_largest_conditional_group_counts() -> None:
-    def task(component: str, **more: object) -> dict[str, object]:
-        return {"componentRef": {"name": component}, "taskInfo": {"name": component}} | more
-
-    def group(*names: str) -> dict[str, object]:
-        return {"dag": {"tasks": {name: task("work") for name in names}}}
-
-    when = {"triggerPolicy": {"condition": "x == 1"}}
-    spec = {
-        "root": {"dag": {"tasks": {"a": task("work"), "one": task("small", **when), "two": task("large", **when)}}},
-        "components": {"work": {"executorLabel": "exec"}, "small": group("b"), "large": group("c", "d", "e")},
-        "deploymentSpec": {"executors": {"exec": {"container": {}}}},
-    }
-    size = Compiled(spec, {}).size
-    assert (size.tasks, size.graphs) == (4, 2.5), "the other group's driver looks at its condition"
 
 
 @pytest.mark.parametrize("name", ["labelled", "unlabelled", "simlm", "simlm-msmarco"])

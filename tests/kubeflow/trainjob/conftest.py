@@ -35,13 +35,16 @@ def logged() -> list[str]:
 
 
 @pytest.fixture
-def cluster(fake: FakeCluster, logged: list[str]) -> Cluster:
+def cluster(fake: FakeCluster, logged: list[str], monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """Return the fake cluster as a step sees it, without pauses between requests."""
     from kubernetes import client
 
     settings = client.Configuration(host=fake.url)
     settings.retries = False
-    return Cluster(client.ApiClient(settings), NAMESPACE, logged.append, sleep=lambda seconds: None)
+    made = Cluster(client.ApiClient(settings), NAMESPACE, logged.append, sleep=lambda seconds: None)
+    monkeypatch.setattr("stillhouse.kubeflow.trainjob.launch.connect", lambda what_for: None)
+    monkeypatch.setattr("stillhouse.kubeflow.trainjob.launch.Cluster", lambda *given: made)
+    return made
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def end_badly(fake: FakeCluster) -> None:
 
 def run(cluster: Cluster, tokens: Path, folder: Path, settings: NodeSettings = SETTINGS) -> Report:
     outputs = {"encoder": folder / "encoder", "curves": folder / "curves"}
-    return execute_on_nodes(STEP, Config(), {"tokens": tokens}, outputs, settings, cluster)
+    return execute_on_nodes(STEP, Config(), {"tokens": tokens}, outputs, settings)
 
 
 def good_course(fake: FakeCluster) -> list[Callable[[], None]]:

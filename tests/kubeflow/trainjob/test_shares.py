@@ -57,7 +57,7 @@ def test_a_corpus_is_shared_with_nodes(
     step = find_step(name)
     config: Any = build(step.config, settings, "test")
     outputs = {port: tmp_path / "together" / port for port in alone}
-    with shared_work(step, config, inputs, ONE_NODE, cluster) as shares:
+    with shared_work(step, config, inputs, ONE_NODE) as shares:
         assert len(read_parts(folder_of(fake.only_job()))) == 2, "the pod does one too"
         report = execute(step, config, inputs, outputs, shares=shares)
     [job] = fake.jobs.values()
@@ -91,8 +91,8 @@ def test_a_step_of_one_process_gets_a_node_for_itself(
     config, inputs = counting
     step, outputs = find_step("importance"), {"importance": tmp_path / "node"}
     with pytest.raises(InputError, match="runs in one process"):
-        execute_on_nodes(step, config, inputs, outputs, SETTINGS, cluster)
-    report = execute_on_nodes(step, config, inputs, outputs, ONE_NODE, cluster)
+        execute_on_nodes(step, config, inputs, outputs, SETTINGS)
+    report = execute_on_nodes(step, config, inputs, outputs, ONE_NODE)
     alone = run_step("importance", inputs, into="alone")["importance"]
     assert read_manifest(outputs["importance"]).digest == read_manifest(alone).digest
     assert report.summary.endswith("on a node of its own") and "distinct n-grams" in report.summary
@@ -114,7 +114,7 @@ def test_a_retry_repeats_only_its_own_part(
         path.write_text(path.read_text().replace("--shard=1", "--shard=9"))
 
     fake.script = [damaged, nodes_are_done]
-    shared = partial(shared_work, find_step("importance"), config, inputs, ONE_NODE, cluster)
+    shared = partial(shared_work, find_step("importance"), config, inputs, ONE_NODE)
     with pytest.raises(InputError, match="a shard failed on the task's own pod"), shared():
         raise AssertionError("no shares are handed over")
     path = folder_of(fake.only_job()) / FILE
@@ -158,7 +158,7 @@ def test_the_pods_own_part_ends_with_the_pod_when_the_nodes_are_done(
         lambda: fake.set_condition(fake.only_job()["metadata"]["name"], "Complete", "JobsCompleted", "done"),
     ]
     config, inputs = counting
-    shared = shared_work(find_step("importance"), config, inputs, ONE_NODE, cluster)
+    shared = shared_work(find_step("importance"), config, inputs, ONE_NODE)
     try:
         with pytest.raises(SystemExit), shared:
             raise AssertionError("no shares are handed over")

@@ -143,7 +143,7 @@ def test_two_nodes_train_the_same_model_as_one_process(
     alone = run_step("pretrain", inputs, into="alone", **PRETRAINING)
     step = find_step("pretrain")
     both = {name: tmp_path / "both" / name for name in alone}
-    report = execute_on_nodes(step, build(step.config, PRETRAINING, "test"), inputs, both, SETTINGS, cluster)
+    report = execute_on_nodes(step, build(step.config, PRETRAINING, "test"), inputs, both, SETTINGS)
     weights = [load_file(folder["encoder"] / "model.safetensors") for folder in (alone, both)]
     for name, value in weights[0].items():
         if not name.endswith("key.bias"):  # its gradient is only rounding error, which AdamW scales up
@@ -173,5 +173,5 @@ def test_a_refusal_on_a_node_is_reported_by_the_launcher(
     config = build(step.config, PRETRAINING | {"objective": "ict", "gradient_accumulation_steps": 1}, "test")
     outputs = {name: tmp_path / name for name in ("encoder", "curves")}
     with pytest.raises(CrashElsewhere, match="no passage has two sentences, which ict needs"):
-        execute_on_nodes(step, config, {"tokens": tokens, "init": tiny_model}, outputs, SETTINGS, cluster)
+        execute_on_nodes(step, config, {"tokens": tokens, "init": tiny_model}, outputs, SETTINGS)
     assert not (tmp_path / "encoder").exists()

@@ -102,16 +102,16 @@ ARTICLES: dict[str, list[Any]] = {
     "position": [n % 3 for n in range(12)],
 }
 NO_PAIRS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
-    "bfs without articles": ("bfs", {}, "has several passages, which bfs needs"),
-    "bfs without sections": ("bfs", ARTICLES, "no article of the corpus has a second section, which bfs needs"),
-    "wlp without articles": ("wlp", {}, "no links between articles, which wlp needs"),
-    "wlp without links": ("wlp", ARTICLES, "no links between articles, which wlp needs"),
+    "bfs without articles": ("bfs", {}, "it needs articles of several passages"),
+    "bfs without sections": ("bfs", ARTICLES, "it needs articles of several passages with headings"),
+    "wlp without articles": ("wlp", {}, "it needs links between articles"),
+    "wlp without links": ("wlp", ARTICLES, "it needs links between articles"),
     "all three without links": (
         "ict+bfs+wlp",
         ARTICLES | {"section": ["", "more", "more"] * 4},
-        "no links between articles, which wlp needs",
+        "it needs links between articles",
     ),
-    "ict of single sentences": ("ict", {}, "no passage has two sentences, which ict needs"),
+    "ict of single sentences": ("ict", {}, "it needs passages of two sentences"),
 }
 
 

@@ -261,12 +261,12 @@ def without(passages: pd.DataFrame, links: pd.DataFrame, lacking: str) -> tuple[
 
 
 REFUSED = [
-    ("bfs", "articles", "has several passages, which bfs needs; `stillhouse ingest`"),
-    ("ict+bfs", "articles", "use the objective ict"),
-    ("bfs", "sections", "no article of the corpus has a second section.*articles with headings"),
-    ("wlp", "links", "no links between articles, which wlp needs; `stillhouse ingest`"),
-    ("ict", "sentences", "no passage has two sentences, which ict needs"),
-    ("ict", "words", "no passage has two sentences"),
+    ("bfs", "articles", "bfs has no pair.*it needs articles of several passages"),
+    ("ict+bfs", "articles", "an objective without bfs"),
+    ("bfs", "sections", "it needs articles of several passages with headings"),
+    ("wlp", "links", "it needs links between articles .`stillhouse ingest`"),
+    ("ict", "sentences", "ict has no pair.*it needs passages of two sentences"),
+    ("ict", "words", "sentences"),
 ]
 
 

@@ -57,6 +57,8 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 class GivenPairs:
     """Stands in for a `PairMaker`: its pairs depend only on `rows`, not on random numbers."""
 
+    device = CPU
+
     def draw(self, rows_B: np.ndarray, rng: np.random.Generator) -> PairBatch:
         random = np.random.default_rng(0)
         sides = []
@@ -87,7 +89,7 @@ def open_loss(model: Path, case: Mapping[str, Any], **more: Any) -> tuple[PairLo
         for values in tower.parameters():
             values.data += 0.05 * torch.randn(values.shape)
     maker = cast(PairMaker, GivenPairs())
-    return PairLoss(towers, maker, config, rows, CPU), towers, rows
+    return PairLoss(towers, maker, config, rows), towers, rows
 
 
 def of_case(model: Path, name: str, dropout: bool, **more: Any) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from stillhouse.core.errors import InputError
@@ -35,25 +35,20 @@ class Kubeflow:
         self._client = client or _connect(endpoint, namespace)
         self._namespace = namespace
         self._experiment_name = experiment
-        self._experiment = ""
 
-    @property
+    @cached_property
     def experiment(self) -> str:
-        if not self._experiment:
-            with _reported(f"the experiment {self._experiment_name!r}"):
-                made = self._client.create_experiment(self._experiment_name, namespace=self._namespace or None)
-            self._experiment = str(made.experiment_id)
-        return self._experiment
+        """The id of the file's experiment, which is made if the cluster has none of its name."""
+        with _reported(f"the experiment {self._experiment_name!r}"):
+            made = self._client.create_experiment(self._experiment_name, namespace=self._namespace or None)
+        return str(made.experiment_id)
 
     def known_experiment(self) -> str:
         """The id of the file's experiment, or "" if the cluster has none of its name."""
-        if not self._experiment:
-            with _reported(f"the experiment {self._experiment_name!r}"):
-                found = self._client.list_experiments(
-                    namespace=self._namespace or None, filter=by_name(self._experiment_name)
-                )
-            self._experiment = next((str(entry.experiment_id) for entry in found.experiments or []), "")
-        return self._experiment
+        given = {"namespace": self._namespace or None, "filter": by_name(self._experiment_name)}
+        with _reported(f"the experiment {self._experiment_name!r}"):
+            found = self._client.list_experiments(**given)
+        return next((str(entry.experiment_id) for entry in found.experiments or []), "")
 
     def recurring_runs(self) -> list[Any]:
         """The recurring runs, as kfp's client describes them."""
@@ -115,12 +110,11 @@ class Kubeflow:
         """A pipeline's id, and its version with that name, or its newest."""
         with _reported(f"a look at the pipeline {pipeline!r}"):
             pipeline_id = find_pipeline(self._client, pipeline, self._namespace)
-        if not pipeline_id:
-            raise InputError(
-                f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` uploads one of "
-                "ours; in Kubernetes-native mode, apply the manifests"
-            )
-        with _reported(f"a look at the pipeline {pipeline!r}"):
+            if not pipeline_id:
+                raise InputError(
+                    f"the cluster has no pipeline {pipeline!r}; `stillhouse pipeline upload {pipeline}` uploads one of "
+                    "ours; in Kubernetes-native mode, apply the manifests"
+                )
             versions = newest_versions(self._client, pipeline_id)
         for found in versions:
             if version in ("", found.display_name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stillhouse.core.config import nearest
+from stillhouse.core.config import refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.place import IMAGE
@@ -33,8 +33,7 @@ def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> No
     request = Request(pipeline, EVERY_STAGE)
     own, pods = request.kinds(), pod_parameters()
     for name in parameters:
-        if name not in own and name not in pods:
-            raise InputError(f"{where}: pipeline {pipeline} has no parameter {name!r}; {nearest(name, [*own, *pods])}")
+        refuse_unknown(name, [*own, *pods], f"{where}: pipeline {pipeline} has no parameter")
     try:
         request.check({name: value for name, value in parameters.items() if name in own})
         check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own})

@@ -238,7 +238,8 @@ def _written(config: Any, scale: Scale) -> float:
 
 def _chosen(config: Any, scale: Scale) -> float:
     """The dev queries, and the passages' tokens for late interaction."""
-    return _queries("dev")(config, scale) + (_passages(config, scale) if config.fusion == "auto" else 0.0)
+    late = scale.passages * scale.tokens if config.fusion == "auto" else 0.0
+    return _asked(scale, "dev") * QUERY_TOKENS + late
 
 
 def _averages(config: Any, scale: Scale) -> float:

@@ -14,7 +14,8 @@ from stillhouse.core.artifacts import digest_file, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.article_layout import lay_out
 from stillhouse.corpus.cleaning import normalise
-from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, sampled, split_articles
+from stillhouse.corpus.ingest_settings import IngestSettings
+from stillhouse.corpus.pair_queries import PairQueries, PairQuery, sampled, split_articles
 from stillhouse.corpus.schemas import GENERATED, SPLITS
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.taken_passages import TakenPassages
@@ -36,11 +37,11 @@ class GeneratedQueries:
                 "output"
             )
 
-    def divided(self, passages: TakenPassages, choices: PairChoices, taken: Iterable[str] = ()) -> PairQueries:
+    def divided(self, passages: TakenPassages, settings: IngestSettings, taken: Iterable[str] = ()) -> PairQueries:
         """Assigns each question to the split of its passage's article, as `make_pair_queries` does.
 
-        Uses the fractions, the limits per split and the seed of `choices`. `taken` are the texts of labelled queries; a
-        question that repeats one is left out. Raises `InputError` if no train query is left.
+        Uses the fractions, the limits per split and the seed of `settings`. `taken` are the texts of labelled queries;
+        a question that repeats one is left out. Raises `InputError` if no train query is left.
         """
         forms = {normalise(text) for text in taken}
         table = Corpus(self.folder).queries
@@ -48,9 +49,9 @@ class GeneratedQueries:
         rows_K = passages.rows_of(list(table["taken_from"]))
         assert (rows_K >= 0).all(), "the passages are the same"
         layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), ())
-        split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
+        split_A = split_articles(layout.articles, settings)
         split_K = split_A[layout.article_P[rows_K]]
-        kept_K = sampled(split_K, replace(choices, most=0))
+        kept_K = sampled(split_K, replace(settings, max_pair_queries=None))
         if not (split_K[kept_K] == SPLITS.index("train")).any():
             raise InputError(
                 f"{self.folder} has no train question; generate questions about more passages, or lower "

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.corpus.article_layout import ArticleLayout
+from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.linked_articles import Articles, offsets_of
 from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.schemas import SPLITS
@@ -48,25 +49,23 @@ def draw_queries(
     split_A: NDArray[np.int8],
     prose_P: NDArray[np.bool_],
     tasks: tuple[str, ...],
+    settings: IngestSettings,
     *,
-    most: int,
-    min_words: int,
-    language: str,
     taken: Set[str],
     verbatim: bool,
-    seed: int,
 ) -> Drawn:
-    """Draws at most `most` queries per article and task, in the order of `tasks`.
+    """Draws the queries of each task, in the order of `tasks`, which share those of an article evenly.
 
     Every task has its own stream of random numbers. `prose_P` marks the passages that queries may be taken from.
     `verbatim` makes the sentence's own passage the relevant one in `ict`. `taken` are normalised texts that no
     query may repeat.
     """
-    sentences = query_sentences(passages.texts(), min_words, language, taken)
+    sentences = query_sentences(passages.texts(), settings.pair_sentence_words, settings.pair_language, taken)
+    most = max(settings.pair_queries_per_article // len(tasks), 1)
     free_S = ~sentences.taken_S & prose_P[sentences.rows_S]
     drawn: dict[str, Drawn] = {}
     for task in (task for task in _DRAWN if task in tasks):
-        random = np.random.default_rng([seed, len(SPLITS), 1 + TASKS.index(task)])
+        random = np.random.default_rng([settings.seed, len(SPLITS), 1 + TASKS.index(task)])
         positives = _Positives(layout, split_A, task, verbatim)
         possible_S = free_S & positives.possible_P[sentences.rows_S]
         chosen_K = _draw(possible_S, layout.article_P[sentences.rows_S], most, random)

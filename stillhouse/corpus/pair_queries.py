@@ -38,6 +38,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.article_layout import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.pair_drawing import TASKS, Drawn, draw_queries
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.taken_passages import TakenPassages
@@ -52,26 +53,6 @@ class PairQuery(NamedTuple):
     task: str
     taken_from: str
     positive: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairChoices:
-    """What to generate. `tasks` are names of `TASKS`; None means those that the corpus supports.
-
-    `per_article` is divided evenly among the tasks, at least one each. The fractions are fractions of the articles.
-    `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). A
-    sentence has `min_words` words or more.
-    """
-
-    tasks: tuple[str, ...] | None = None
-    per_article: int = 6
-    dev_fraction: float = 0.1
-    test_fraction: float = 0.1
-    min_words: int = 6
-    language: str = "en"
-    most: int | None = None
-    max_queries: Mapping[str, int | None]
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -105,40 +86,28 @@ def check_tasks(asked: tuple[str, ...] | None) -> tuple[str, ...]:
 def make_pair_queries(
     passages: TakenPassages,
     links: Iterable[tuple[str, str]],
-    choices: PairChoices,
+    settings: IngestSettings,
     taken: Iterable[str] = (),
     not_prose: Iterable[str] = (),
 ) -> PairQueries:
-    """Makes the pair queries of a clean corpus. The same corpus, choices and seed give the same queries.
+    """Makes the pair queries of a clean corpus. The same corpus and settings give the same queries.
 
     `taken` are the texts of labelled queries, which no pair query repeats. `not_prose` are the ids of passages, such as
     tables, that no query is taken from; they may still be relevant. Raises `InputError` for a task that the corpus does
     not support, for too few articles to hold any out, and if no train query results.
     """
     layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
-    tasks = _supported(layout, check_tasks(choices.tasks))
-    split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
+    tasks = _supported(layout, check_tasks(settings.pair_tasks))
+    split_A = split_articles(layout.articles, settings)
     forms = {normalise(text) for text in taken}
     prose_P = np.ones(len(passages), dtype=np.bool_)
     prose_P[passages.rows_of(list(not_prose))] = False
     verbatim = "ict" in tasks and bool((layout.neighbour_P < 0).all())
-    drawn = draw_queries(
-        passages,
-        layout,
-        split_A,
-        prose_P,
-        tasks,
-        most=max(choices.per_article // len(tasks), 1),
-        min_words=choices.min_words,
-        language=choices.language,
-        taken=forms,
-        verbatim=verbatim,
-        seed=choices.seed,
-    )
+    drawn = draw_queries(passages, layout, split_A, prose_P, tasks, settings, taken=forms, verbatim=verbatim)
     split_K = split_A[layout.article_P[drawn.taken_from_K]]
-    kept_K = sampled(split_K, choices)
+    kept_K = sampled(split_K, settings)
     queries = _written(passages, drawn.among(kept_K), split_K[kept_K], forms)
-    for task in tasks if choices.tasks is not None else ():
+    for task in tasks if settings.pair_tasks is not None else ():
         if not (drawn.task_K == TASKS.index(task)).any():
             raise InputError(
                 f"pair_tasks: the corpus gives no {task} query; leave {task} out or lower pair_sentence_words"
@@ -152,12 +121,13 @@ def make_pair_queries(
     return PairQueries(queries, tasks, articles, verbatim)
 
 
-def split_articles(articles: int, dev_fraction: float, test_fraction: float, seed: int) -> NDArray[np.int8]:
+def split_articles(articles: int, settings: IngestSettings) -> NDArray[np.int8]:
     """The split of each article as its index in `SPLITS`, int8 [A]; a fraction above 0 takes at least one article.
 
     Raises `InputError` if no article would be left to train on.
     """
-    sizes = [max(round(part * articles), 1) if part else 0 for part in (dev_fraction, test_fraction)]
+    shares = (settings.heldout_dev_articles, settings.heldout_test_articles)
+    sizes = [max(round(share * articles), 1) if share else 0 for share in shares]
     if sum(sizes) >= articles:
         number = "1 article is" if articles == 1 else f"{articles} articles are"
         raise InputError(
@@ -166,7 +136,7 @@ def split_articles(articles: int, dev_fraction: float, test_fraction: float, see
             "source`)"
         )
     split_A = np.zeros(articles, dtype=np.int8)
-    order_A = np.random.default_rng([seed, len(SPLITS), 0]).permutation(articles)
+    order_A = np.random.default_rng([settings.seed, len(SPLITS), 0]).permutation(articles)
     split_A[order_A[: sizes[0]]] = SPLITS.index("dev")
     split_A[order_A[sizes[0] : sum(sizes)]] = SPLITS.index("test")
     return split_A
@@ -223,16 +193,16 @@ def _written(
     return [query for query, form in zip(queries, forms) if said[form] == 1 and form not in taken]
 
 
-def sampled(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:
-    """Marks a seeded sample of at most `choices.most` queries, and at most `choices.max_queries` of each split."""
+def sampled(split_K: NDArray[np.int8], settings: IngestSettings) -> NDArray[np.bool_]:
+    """Marks a seeded sample of at most `max_pair_queries` queries, and at most `max_queries` of each split."""
     kept = np.ones(len(split_K), dtype=np.bool_)
-    limits = [(0, choices.most, np.ones_like(kept))]
-    for split, limit in choices.max_queries.items():
+    limits = [(0, settings.max_pair_queries, np.ones_like(kept))]
+    for split, limit in settings.max_queries.items():
         number = SPLITS.index(split)
         limits.append((1 + number, limit, split_K == number))
     for stream, limit, own_K in limits:
         own = np.flatnonzero(own_K & kept)
         if limit and len(own) > limit:
-            order = np.random.default_rng([choices.seed, len(SPLITS), 10 + stream]).permutation(own)
+            order = np.random.default_rng([settings.seed, len(SPLITS), 10 + stream]).permutation(own)
             kept[order[limit:]] = False
     return kept

@@ -16,6 +16,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.settings import InferenceConfig
+from stillhouse.search.documents import Ranking
 from stillhouse.search.vector_index import CutVectors, VectorIndex, cut
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         BiEncoder,  # imports transformers, which would delay the first answer
     )
     from stillhouse.models.query_encoder import TextEncoder
+    from stillhouse.search.filtered import FilteredIndex
     from stillhouse.search.hybrid import HybridSearch
 
 MEASURED_ON = 1000
@@ -75,17 +77,29 @@ def retrieve(
     context: Context,
     config: InferenceConfig,
     hybrid: HybridSearch | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+) -> Ranking:
     """Passage rows int32 [Q, K] and scores float32 [Q, K] of each query text, best first, padded with -1.
 
     K is `depth`, or the number of passages if that is smaller. With `hybrid`, which is opened on the same index, BM25
     ranks too and the scores are fused. Raises `InputError` as `query_vectors` does.
     """
-    vectors_QD = query_vectors(encoder, index, texts, context, config)
-    gpu = searches_on_gpu(index, depth, context)
-    if hybrid is None or hybrid.both is None:
+    return ranked(index, hybrid, texts, query_vectors(encoder, index, texts, context, config), depth, context)
+
+
+def ranked(
+    index: VectorIndex | FilteredIndex,
+    hybrid: HybridSearch | None,
+    texts: Sequence[str],
+    vectors_QD: NDArray[np.float32],
+    depth: int,
+    context: Context,
+) -> Ranking:
+    """As `retrieve`, with the vectors of the queries, cut to the index's width."""
+    depth = min(depth, len(index))
+    gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, depth, context)
+    if hybrid is None or hybrid.both is None or not depth:
         return index.search(vectors_QD, depth, gpu=gpu)
-    return hybrid.search(texts, vectors_QD, min(depth, len(index)), gpu)
+    return hybrid.both.search(hybrid.fusion, texts, vectors_QD, depth, gpu)
 
 
 def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:

@@ -205,7 +205,7 @@ def read_hybrid(folder: Path, index: VectorIndex) -> HybridSearch:
 
 @dataclass(frozen=True)
 class HybridSearch:
-    """A fusion that is ready to search; `both` is None if the retriever ranks alone."""
+    """A fusion that is ready to search (`dense.ranked`); `both` is None if the retriever ranks alone."""
 
     fusion: Fusion
     both: HybridIndex | None
@@ -213,13 +213,6 @@ class HybridSearch:
     def among(self, rows_F: NDArray[np.int32]) -> HybridSearch:
         """The same among the passages `rows_F` (ascending) alone."""
         return replace(self, both=self.both and self.both.among(rows_F))
-
-    def search(
-        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Search as `HybridIndex.search` does. Only for a fusion that uses BM25."""
-        assert self.both is not None, "the retriever ranks alone: search its index"
-        return self.both.search(self.fusion, texts, vectors_QD, depth, gpu)
 
 
 FEWEST_TO_FIT = 30

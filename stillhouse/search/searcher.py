@@ -19,7 +19,7 @@ from stillhouse.corpus.filters import Where, rows_where
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
-from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.dense import check_index, check_width, ranked, refuse_not_finite
 from stillhouse.search.documents import Ranking, best_of_documents, has_documents
 from stillhouse.search.filtered import FilteredIndex
 from stillhouse.search.vector_index import VectorIndex, cut
@@ -74,7 +74,12 @@ class Searcher:
         self._index = VectorIndex(index)
         check_index(self._index, self._corpus)
         check_width(self._encoder, self._index)
-        self._hybrid = self._open_hybrid(hybrid) if hybrid else None
+        self._hybrid: HybridSearch | None = None
+        if hybrid:
+            from stillhouse.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
+
+            with doing("loading BM25"):
+                self._hybrid = read_hybrid(hybrid, self._index)
         self._by_document = has_documents(self._corpus)
 
     @classmethod
@@ -92,14 +97,6 @@ class Searcher:
         context.hush_libraries()
         where = Context(work=context.work_root(), device=context.device(), quiet=True)
         return cls(Path(corpus), Path(retriever), Path(index), where, Path(hybrid) if hybrid else None)
-
-    @doing("loading BM25")
-    def _open_hybrid(self, folder: Path) -> HybridSearch | None:
-        """The fusion with BM25, or None if the retriever alone ranks best."""
-        from stillhouse.search.hybrid import read_hybrid  # imports bm25s, which dense search does not need
-
-        found = read_hybrid(folder, self._index)
-        return found if found.both else None
 
     def search(self, question: str, top: int, where: Where | None = None, documents: bool | None = None) -> list[Hit]:
         """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
@@ -121,16 +118,12 @@ class Searcher:
             rows_F = rows_where(self._corpus.fields, where)
             index, hybrid = FilteredIndex(self._index, rows_F), hybrid and hybrid.among(rows_F)
 
-        def ranked(depth: int) -> Ranking:
-            on_gpu = searches_on_gpu(self._index, depth, self._context)
-            if hybrid and len(index):
-                return hybrid.search([question], vectors_QD, min(depth, len(index)), on_gpu)
-            return index.search(vectors_QD, depth, gpu=on_gpu)
+        def search(depth: int) -> Ranking:
+            return ranked(index, hybrid, [question], vectors_QD, depth, self._context)
 
         by_document = self._by_document if documents is None else documents
-        rows_QK, scores_QK = (
-            best_of_documents(ranked, self._documents_of, top, len(index)) if by_document else ranked(top)
-        )
+        found_QK = best_of_documents(search, self._documents_of, top, len(index)) if by_document else search(top)
+        rows_QK, scores_QK = found_QK
         rows = rows_QK[0][rows_QK[0] >= 0]
         found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
         fields = self._corpus.fields_at(rows)

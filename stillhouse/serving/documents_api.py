@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from stillhouse.serving.errors import Items, Problem
+from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import Service, service_of
 from stillhouse.serving.store_release import StoreRelease
@@ -16,25 +16,22 @@ from stillhouse.serving.store_release import StoreRelease
 router = APIRouter()
 
 
-class Document(BaseModel):
+class Document(Strict):
     """One passage; it replaces that with the same id."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     passage_id: str = Field(min_length=1, max_length=1024)
     text: str
     title: str = ""
     article_id: str = ""
     section: str = ""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = Field(default_factory=dict)
 
 
-class Added(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Added(Strict):
     documents: Items[Document]
 
 
-class Deleted(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Deleted(Strict):
     passage_ids: Items[str]
 
 

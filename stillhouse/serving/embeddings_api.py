@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.release import Release
@@ -38,7 +38,6 @@ Texts = Annotated[str | Items[str], BeforeValidator(_refuse_token_ids)]
 class EmbeddingsRequest(BaseModel):
     """The request of OpenAI clients; `input_type` is an addition of Cohere, NVIDIA and Voyage."""
 
-    model_config = ConfigDict(extra="ignore")
     input: Texts = Field(description="one or more texts; token ids are not accepted")
     model: str
     encoding_format: Literal["float", "base64"] | None = None
@@ -76,7 +75,6 @@ async def models(request: Request) -> Response:
 class EmbedRequest(BaseModel):
     """The request of text-embeddings-inference clients. Texts are always truncated to the model's length."""
 
-    model_config = ConfigDict(extra="ignore")
     inputs: Texts
     prompt_name: str | None = Field(None, description=ROLE_NAMES)
     normalize: bool | None = Field(None, description="true: length 1; default: as in the index")

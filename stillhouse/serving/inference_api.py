@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from stillhouse import __version__
 from stillhouse.serving.errors import Items, Problem
@@ -17,7 +17,6 @@ router = APIRouter(prefix="/v2", strict_content_type=False)  # Triton's client s
 
 
 class Tensor(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     name: str
     shape: Items[int]
     datatype: str
@@ -25,14 +24,12 @@ class Tensor(BaseModel):
 
 
 class Wanted(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     name: str
 
 
 class InferRequest(BaseModel):
     """One tensor `text` of datatype BYTES with one dimension; `parameters.input_type` is `query` or `passage`."""
 
-    model_config = ConfigDict(extra="ignore")
     id: str | None = None
     inputs: Items[Tensor]
     outputs: Items[Wanted] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,11 +24,10 @@ from stillhouse.models.acceleration.memory import release_freed_memory
 from stillhouse.models.acceleration.precision import computed_in
 from stillhouse.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
 from stillhouse.releases.tags import identity_of
-from stillhouse.search.bm25 import BM25
-from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
+from stillhouse.search.dense import check_index, check_width, ranked, refuse_not_finite
 from stillhouse.search.documents import Ranking, best_of_documents, has_documents
-from stillhouse.search.filtered import FilteredBM25, FilteredIndex
-from stillhouse.search.hybrid import Fusion, HybridIndex, read_hybrid
+from stillhouse.search.filtered import FilteredIndex
+from stillhouse.search.hybrid import Fusion, HybridSearch, read_hybrid
 from stillhouse.search.searcher import refuse_unfit
 from stillhouse.search.vector_index import VectorIndex, cut
 from stillhouse.serving.passages import Passages
@@ -89,9 +88,9 @@ class Release:
         check_index(self.index, corpus)
         check_width(self._queries, self.index)
         self.normalize = self._queries.normalize
-        hybrid = read_hybrid(folders["hybrid"], self.index) if "hybrid" in folders else None
-        self.fusion = hybrid.fusion if hybrid else Fusion()
-        self._bm25: BM25 | None = hybrid.both.bm25 if hybrid and hybrid.both else None
+        self._hybrid = HybridSearch(Fusion(), None)
+        if "hybrid" in folders:
+            self._hybrid = read_hybrid(folders["hybrid"], self.index)
         self.passages = Passages(corpus)
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
@@ -107,7 +106,7 @@ class Release:
 
     @property
     def has_bm25(self) -> bool:
-        return self._bm25 is not None
+        return self._hybrid.both is not None
 
     @cached_property
     def _reranker(self) -> Any:
@@ -160,27 +159,22 @@ class Release:
                 found[number] = Found([rows[place] for place in kept], [scores[place] for place in kept])
         return found
 
-    def _ranked(
-        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], how: Ranked
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _ranked(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], how: Ranked) -> Ranking:
         index: VectorIndex | FilteredIndex = self.index
-        bm25: BM25 | FilteredBM25 | None = self._bm25
+        hybrid = self._hybrid
+        if how.bm25 is not None:
+            fusion = Fusion("convex", how.bm25, 1.0 - how.bm25, hybrid.fusion.depth)
+            hybrid = HybridSearch(fusion, hybrid.both if how.bm25 else None)
         if how.where:
             rows_F = self.passages.rows_within(how.where)
-            index = FilteredIndex(self.index, rows_F)
-            bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
-        fusion = self.fusion if how.bm25 is None else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)
+            index, hybrid = FilteredIndex(self.index, rows_F), hybrid.among(rows_F)
 
-        def ranked(depth: int) -> Ranking:
-            gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, depth, self._context)
-            if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
-                return index.search(vectors_QD, depth, gpu=gpu)
-            both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index))
-            return both.search(fusion, texts, vectors_QD, min(depth, len(index)), gpu)
+        def search(depth: int) -> Ranking:
+            return ranked(index, hybrid, texts, vectors_QD, depth, self._context)
 
         if self.by_document(how):
-            return best_of_documents(ranked, self.passages.documents_of, how.top, len(index))
-        return ranked(how.top)
+            return best_of_documents(search, self.passages.documents_of, how.top, len(index))
+        return search(how.top)
 
     def by_document(self, how: Ranked) -> bool:
         return self._has_documents if how.documents is None else how.documents
@@ -200,7 +194,7 @@ class Release:
             "passages": len(self.passages),
             "width": self.index.width,
             "index": {"kind": self.index.kind, "recall@10": self.index.recall(10)},
-            "ranking": str(self.fusion),
+            "ranking": str(self._hybrid.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
             "precision": {"queries": "fp32", "passages": self.passage_precision},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import answer_json
@@ -19,7 +19,6 @@ router = APIRouter()
 class RerankRequest(BaseModel):
     """The request of text-embeddings-inference clients."""
 
-    model_config = ConfigDict(extra="ignore")
     query: str
     texts: Items[str]
     raw_scores: bool = Field(False, description="true: the model's own scores; default: scores between 0 and 1")
@@ -39,14 +38,12 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
 
 
 class Document(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     text: str
 
 
 class RankRequest(BaseModel):
     """The request of Cohere's and Jina's clients. Texts are always truncated to the model's length."""
 
-    model_config = ConfigDict(extra="ignore")
     query: str
     documents: Items[str | Document]
     model: str | None = None

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.corpus.filters import checked
-from stillhouse.serving.errors import Items, Problem
+from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.release import Found, Ranked, Release
 from stillhouse.serving.service import service_of
@@ -21,10 +21,9 @@ RELEASE = "X-Stillhouse-Release"
 """The header of every answer that names its release."""
 
 
-class Filter(BaseModel):
+class Filter(Strict):
     """Restricts which passages can be found."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     fields: dict[str, Any] = Field(
         {},
         description="conditions on the passages' fields, all of which must hold: a value, a list of which the field "
@@ -33,10 +32,9 @@ class Filter(BaseModel):
     )
 
 
-class SearchRequest(BaseModel):
+class SearchRequest(Strict):
     """Give either `query`, or `queries` for several at once."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     query: str | None = Field(None, description="one question")
     queries: Items[str] | None = Field(None, description="several questions")
     top: int = Field(10, ge=1, description="how many passages or documents")
@@ -100,10 +98,9 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
     return answer_json({"release": release.name, "answers": answers}, release)
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(Strict):
     """Feedback on one passage of one answer of `/search`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     query_id: str = Field(description="the id in the answer", max_length=64)
     passage_id: str = Field(description=f"one of the first {SHOWN} of that answer", max_length=1024)
     kind: Literal["click", "relevant", "not_relevant"]

@@ -15,9 +15,10 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
+from stillhouse.corpus.ingest_settings import IngestSettings as Config
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.options import Options
-from stillhouse.pipeline.steps.ingest import STEP, Config
+from stillhouse.pipeline.steps.ingest import STEP
 
 Write = Callable[..., Path]
 NAMES = ("product", "year", "price", "new")

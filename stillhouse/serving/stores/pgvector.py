@@ -34,10 +34,6 @@ SECONDS = 5.0
 Result = TypeVar("Result")
 
 
-def open_store(address: str, name: str) -> Postgres:
-    return Postgres(address, name)
-
-
 class Postgres:
     """A database. Its connection is opened again when the server was restarted."""
 

@@ -125,11 +125,12 @@ def test_a_killed_process_costs_only_its_part(tmp_path: Path) -> None:
 
     from test_ray import kill_once  # Ray's processes import it by this name
 
-    from stillhouse.corpus.ingestion import Choices, ingest_source
+    from stillhouse.corpus.ingest_settings import IngestSettings
+    from stillhouse.corpus.ingestion import ingest_source
     from stillhouse.corpus.sources.detect import open_source
 
     source = passages(tmp_path / "source")
-    choices = Choices(max_queries={}, seed=0, queries="source")
+    choices = IngestSettings(queries="source", dev_fraction=0)
     (tmp_path / "calm").mkdir()
     (tmp_path / "killed").mkdir()
     calm = ingest_source(open_source(str(source)), choices, tmp_path / "calm")

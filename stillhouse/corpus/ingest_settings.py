@@ -39,7 +39,7 @@ def _most(of: str, default: int | None = None) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class IngestSettings:
     """Settings of `ingest`."""
 
     source: str = setting("sample", "a folder or file, `sample` (built in), or `ir_datasets:<id>`", location=True)
@@ -151,6 +151,11 @@ class Config:
         location=True,
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
+
+    @property
+    def max_queries(self) -> dict[str, int | None]:
+        """At most how many queries of each split are kept."""
+        return {"train": self.max_train_queries, "dev": self.max_dev_queries, "test": self.max_test_queries}
 
     def __post_init__(self) -> None:
         refuse_secret(self.repo or "", "repo")

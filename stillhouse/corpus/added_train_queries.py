@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
@@ -23,7 +22,7 @@ from stillhouse.corpus.cleaning import (
 )
 from stillhouse.corpus.pair_queries import PairQuery
 from stillhouse.corpus.schemas import ADDED
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.labels import labels_in, read_labels
 from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
 from stillhouse.corpus.sources.text_encoding import is_unicode
 
@@ -31,21 +30,11 @@ PLACE = "train_queries"
 """The prefix of these queries' file names in `rejected.parquet` and in the digest of a source."""
 
 
-@dataclass(frozen=True)
 class AddedTrainQueries:
     """A folder with queries.jsonl and qrels/train.tsv. Raises `InputError` if one of them is missing."""
 
-    folder: Path
-
-    def __post_init__(self) -> None:
-        if len(self.files()) < 2:
-            raise InputError(
-                f"train_queries: {self.folder} must be a folder with queries.jsonl (_id, text) and qrels/train.tsv "
-                "(query-id, corpus-id, score), as `stillhouse queries export` writes it"
-            )
-
-    def files(self) -> dict[str, Path]:
-        return find_labels(self.folder, "train")
+    def __init__(self, folder: Path) -> None:
+        self.files = labels_in(PLACE, folder, "train")
 
     def join(self, corpus: CleanCorpus, held_out: Set[str] = frozenset()) -> tuple[list[PairQuery], Counter[str]]:
         """Adds the queries and their relevant passages to `corpus`, after its splits are drawn.
@@ -91,7 +80,7 @@ class AddedTrainQueries:
         pairs: list[tuple[str, str]] = []
         out: Counter[str] = Counter()
         before = len(corpus.rejected)
-        for row in read_labels(self.files()):
+        for row in read_labels(self.files):
             if isinstance(row, Rejected):
                 corpus.rejected.append(row._replace(where=f"{PLACE}/{row.where}"))
             elif isinstance(row, Query):

@@ -85,16 +85,9 @@ class Difference:
 
     def plain(self) -> dict[str, int | float | bool]:
         """As a manifest or a release records it."""
-        return {
-            "added": len(self.added),
-            "changed": len(self.changed),
-            "removed": len(self.removed),
-            "new_texts": self.new_texts,
-            "gone_texts": self.gone_texts,
-            "share": round(self.share, 6),
-            "labels_changed": self.labels_changed,
-            "fields_changed": self.fields_changed,
-        }
+        rows = {name: len(getattr(self, name)) for name in ("added", "changed", "removed")}
+        kept = ("new_texts", "gone_texts", "labels_changed", "fields_changed")
+        return rows | {name: getattr(self, name) for name in kept} | {"share": round(self.share, 6)}
 
 
 def fingerprint(corpus: Corpus) -> str:

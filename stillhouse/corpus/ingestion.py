@@ -117,12 +117,12 @@ def ingest_source(
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
+    files = source.files | {f"{ADDED_PLACE}/{name}": path for name, path in (more.files if more else {}).items()}
+    digests = _digests(files, several.each if several else map)
     identity = {"": source.identity} if source.identity else {}
     facts: dict[str, Any] = {
         "format": source.format,
-        "source_digest": digest_json(
-            _digests(source.files | _files_of(more), several.each if several else map) | identity
-        ),
+        "source_digest": digest_json(digests | identity),
         "passages": len(corpus.passages),
         "distractors": distractors,
         "articles": corpus.passages.articles,
@@ -160,10 +160,6 @@ def ingest_source(
         facts["generated_queries"] = {split: counts[GENERATED] for split, counts in generated.counts().items()}
         facts["articles_of_split"] = dict(generated.articles)
     return facts
-
-
-def _files_of(added: AddedTrainQueries | None) -> dict[str, Path]:
-    return {f"{ADDED_PLACE}/{name}": path for name, path in added.files().items()} if added else {}
 
 
 def _digests(files: Mapping[str, Path], each: Each) -> dict[str, str]:

@@ -45,14 +45,5 @@ def all_checks(checks: Sequence[Check], suites: Sequence[SuiteResult]) -> list[C
 
 def checks_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
     """`checks.json`: name, value, rule, threshold and outcome of each check."""
-    return [
-        {
-            "name": check.name,
-            "what": check.what,
-            "value": check.value,
-            "rule": check.rule,
-            "threshold": check.threshold,
-            "passed": check.passed,
-        }
-        for check in checks
-    ]
+    names = ("name", "what", "value", "rule", "threshold", "passed")
+    return [{name: getattr(check, name) for name in names} for check in checks]

@@ -20,7 +20,7 @@ from stillhouse.serving.errors import Problem
 from stillhouse.serving.guard import bearer, for_browser, same_token
 from stillhouse.serving.release import Ranked
 from stillhouse.serving.search_api import RELEASE, hits
-from stillhouse.serving.service import Service, service_of
+from stillhouse.serving.service import Served, Service
 
 
 class PageRoute(APIRoute):
@@ -42,13 +42,12 @@ ASCII_WORD = re.compile(r"(\w+)")
 
 
 @router.get("/")
-async def form(request: Request) -> Response:
-    return _page(service_of(request))
+async def form(service: Served) -> Response:
+    return _page(service)
 
 
 @router.post("/")
-async def answer(request: Request) -> Response:
-    service = service_of(request)
+async def answer(request: Request, service: Served) -> Response:
     try:
         text = (await request.body()).decode("utf-8")
         fields = {name: values[0] for name, values in parse_qs(text, max_num_fields=16).items()}

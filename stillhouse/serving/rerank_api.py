@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import service_of
+from stillhouse.serving.service import Served
 
 router = APIRouter()
 
@@ -26,8 +26,7 @@ class RerankRequest(BaseModel):
 
 
 @router.post("/rerank", summary="Scores, as text-embeddings-inference gives them")
-async def rerank(body: RerankRequest, request: Request) -> Response:
-    service = service_of(request)
+async def rerank(body: RerankRequest, service: Served) -> Response:
     release = service.release()
     scores, _ = await service.rerank(release, body.query, body.texts, "texts")
     ranked = [
@@ -54,8 +53,7 @@ class RankRequest(BaseModel):
 
 @router.post("/v1/rerank", summary="Scores, for clients of Cohere's version 1 and of Jina")
 @router.post("/v2/rerank", summary="Scores, for clients of Cohere's version 2")
-async def rank(body: RankRequest, request: Request) -> Response:
-    service = service_of(request)
+async def rank(body: RankRequest, request: Request, service: Served) -> Response:
     if body.model is not None:
         service.check_model(body.model)
     if body.rank_fields not in (None, ["text"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
@@ -14,7 +14,7 @@ from stillhouse.corpus.filters import checked
 from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.release import Found, Ranked, Release
-from stillhouse.serving.service import service_of
+from stillhouse.serving.service import Served
 
 router = APIRouter()
 RELEASE = "X-Stillhouse-Release"
@@ -78,8 +78,7 @@ class SearchAnswer(BaseModel):
 
 
 @router.post("/search", summary="Ranked passages for queries", response_model=SearchAnswer)
-async def search(body: SearchRequest, request: Request, response: Response) -> Any:
-    service = service_of(request)
+async def search(body: SearchRequest, service: Served) -> Any:
     if (body.query is None) == (body.queries is None):
         raise Problem(422, "give either `query` or `queries`")
     queries = body.queries if body.queries is not None else [body.query or ""]
@@ -108,8 +107,7 @@ class FeedbackRequest(Strict):
 
 # Not `async`: a separate thread waits for the disk, so no search has to.
 @router.post("/feedback", summary="A click on a passage, or a judgement of it")
-def feedback(body: FeedbackRequest, request: Request) -> Response:
-    service = service_of(request)
+def feedback(body: FeedbackRequest, service: Served) -> Response:
     if service.queries is None:
         raise Problem(404, "this service keeps no query log; start it with `--log-queries FOLDER`")
     asked = service.queries.find(body.query_id)

@@ -10,14 +10,13 @@ from fastapi import APIRouter, Request, Response
 from stillhouse import __version__
 from stillhouse.serving.metrics import KIND
 from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import service_of
+from stillhouse.serving.service import Served
 
 router = APIRouter()
 
 
 @router.get("/", summary="What answers here; browsers get the search page")
-async def root(request: Request) -> Response:
-    service = service_of(request)
+async def root(service: Served) -> Response:
     release = service.release()
     about = {"service": f"stillhouse {__version__}", "model": service.model, "release": release.name}
     return answer_json(about | {"addresses": "/openapi.json"}, release)
@@ -35,14 +34,13 @@ async def health() -> dict[str, str]:
 
 
 @router.get("/ready", summary="Whether a release is loaded and answers")
-async def ready(request: Request) -> Response:
-    release = service_of(request).release()
+async def ready(service: Served) -> Response:
+    release = service.release()
     return answer_json({"status": "ready", "release": release.name}, release)
 
 
 @router.get("/info", summary="The release, its digests and figures, and the limits")
-async def info(request: Request) -> Response:
-    service = service_of(request)
+async def info(service: Served) -> Response:
     releases = service.releases
     release = releases.current
     content: dict[str, Any] = {
@@ -60,6 +58,5 @@ async def info(request: Request) -> Response:
 
 
 @router.get("/metrics", summary="Figures for Prometheus")
-async def metrics(request: Request) -> Response:
-    service = service_of(request)
+async def metrics(service: Served) -> Response:
     return Response(service.metrics.text(service.release().name), media_type=KIND)

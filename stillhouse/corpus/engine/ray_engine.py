@@ -122,15 +122,9 @@ def _begin(name: str) -> None:
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = _address(name)
     if not address:
-        count = int(name.partition(":")[2] or own_cores())
-        settings: dict[str, Any] = {
-            "num_cpus": count,
-            "num_gpus": 0,
-            "include_dashboard": False,
-            "object_store_memory": OBJECT_STORE,
-        }
+        own = {"num_cpus": int(name.partition(":")[2] or own_cores()), "num_gpus": 0}
         try:
-            ray.init("local", **settings, **quietly)
+            ray.init("local", **own, include_dashboard=False, object_store_memory=OBJECT_STORE, **quietly)
         except Exception as error:  # what Ray raises if its parts do not start within 30 seconds
             ray.shutdown()
             raise CrashElsewhere(

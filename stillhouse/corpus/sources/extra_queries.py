@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.labels import labels_in, read_labels
 from stillhouse.corpus.sources.rows import Each, Part, Row, Source
 
 PLACES = {"dev_queries": "dev", "test_queries": "test"}
@@ -21,12 +20,7 @@ def with_queries(source: Source, place: str, folder: Path) -> Source:
 
     Raises `InputError` if the folder lacks one of the two files.
     """
-    labels = find_labels(folder, PLACES[place])
-    if len(labels) < 2:
-        raise InputError(
-            f"{place}: {folder} must be a folder with queries.jsonl (_id, text) and qrels/{PLACES[place]}.tsv "
-            "(query-id, corpus-id, score), each also with .gz"
-        )
+    labels = labels_in(place, folder, PLACES[place])
 
     def parts(size: int, each: Each) -> list[Part]:
         return [*source.parts(size, each), Part(partial(_read, place, labels))]

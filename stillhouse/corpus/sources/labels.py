@@ -49,6 +49,17 @@ def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
     return queries | {name: qrels[name] for name in sorted(chosen, key=lambda name: SPLITS.index(split_of[name]))}
 
 
+def labels_in(setting: str, folder: Path, split: str) -> dict[str, Path]:
+    """The labels of a split in the folder that a setting names. Raises `InputError` if it lacks queries or qrels."""
+    labels = find_labels(folder, split)
+    if len(labels) < 2:
+        raise InputError(
+            f"{setting}: {folder} must be a folder with queries.jsonl (_id, text) and qrels/{split}.tsv (query-id, "
+            "corpus-id, score), each also with .gz"
+        )
+    return labels
+
+
 def _qrels_of(folder: Path) -> dict[str, Path]:
     """The files in `qrels/` or, without such a folder, those that are named qrels."""
     within = folder / QRELS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
@@ -45,7 +45,7 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
     if not names:
         return source
 
-    def renaming() -> Callable[[Row], Row]:
+    def parts(size: int, each: Each) -> list[Part]:
         was: dict[str, str] = {}
 
         def renamed(row: Row) -> Row:
@@ -59,10 +59,6 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
                 )
             return row._replace(split=new)
 
-        return renamed
-
-    def parts(size: int, each: Each) -> list[Part]:
-        renamed = renaming()
         return [part.then(renamed) for part in source.parts(size, each)]
 
     return dataclasses.replace(source, parts=parts)

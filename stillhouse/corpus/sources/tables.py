@@ -230,7 +230,8 @@ def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | 
             for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups, lists):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
-                rows = _rows_of(columns, wheres, file)
+                passages = plain_passages(columns, wheres) if file.table == "passages" else None
+                rows: Iterable[Fields | Passage] = _fields_of(columns, wheres) if passages is None else passages
                 yield from map(with_fields, rows, beside[0]) if beside else rows
                 number += len(batch)
             if number != end:  # damage may end a column early without an error
@@ -239,13 +240,6 @@ def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | 
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{file.path} is damaged after row {number:,} ({error}); fetch the file again") from None
-
-
-def _rows_of(
-    columns: Mapping[str, pa.Array], wheres: list[str], file: TableOfFile
-) -> Iterable[Fields | Passage | Rejected]:
-    passages = plain_passages(columns, wheres) if file.table == "passages" else None
-    return _fields_of(columns, wheres) if passages is None else passages
 
 
 def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[Fields]:
@@ -273,16 +267,8 @@ def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
         # In a table without articles, each passage is its own article.
         article = article if "article_id" in fields else id
         kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
-        yield Passage(
-            id,
-            title,
-            text,
-            article,
-            _optional(fields, "section"),
-            _position(fields),
-            where,
-            kept or None,
-        )
+        section, position = _optional(fields, "section"), _position(fields)
+        yield Passage(id, title, text, article, section, position, where, kept or None)
     elif file.table == "not_prose":
         if (named := _optional(fields, "kind")) not in NOT_PROSE:
             raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")

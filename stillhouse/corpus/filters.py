@@ -164,5 +164,4 @@ def _contains(lists_N: pa.Array, wanted: pa.Array) -> NDArray[np.bool_]:
 
 def _flags(column_N: pa.ChunkedArray) -> NDArray[np.bool_]:
     """A column of booleans as an array, in which null is false."""
-    flags_N: NDArray[np.bool_] = pc.fill_null(column_N, False).to_numpy()
-    return flags_N
+    return pc.fill_null(column_N, False).to_numpy()

@@ -296,5 +296,4 @@ class CrossEncoder(PairScorer):
             return cosine_of_halves(states_PLD, mask_PL, types_PL)
         types = {"token_type_ids": types_PL} if reads_types(self.model) else {}
         output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
-        scores_P: Tensor = output.logits.float().squeeze(-1)
-        return scores_P
+        return output.logits.float().squeeze(-1)

@@ -84,8 +84,7 @@ class ModuleCrossEncoder(PairScorer):
         features |= {"input_ids": ids_PL, "attention_mask": mask_PL}
         for module in self.scorer:
             features = module(features)
-        scores_P: Tensor = features["scores"].float().squeeze(-1)
-        return scores_P
+        return features["scores"].float().squeeze(-1)
 
     def save(self, folder: Path) -> None:
         self.scorer.save_pretrained(str(folder), create_model_card=False)

@@ -112,8 +112,7 @@ class ModuleTower(nn.Module):
             features["prompt_length"] = prompt_tokens
         for step in self.steps:
             features = step(features)
-        vectors_BD: Tensor = features["sentence_embedding"]
-        return vectors_BD
+        return features["sentence_embedding"]
 
     def about(self) -> list[Any]:
         """What the modules are, in JSON, beside their weights: two towers that differ in it make other vectors."""
@@ -127,8 +126,7 @@ class ModuleTower(nn.Module):
 def _tokenizer_of(first: Any) -> PreTrainedTokenizerBase:
     """A first module's tokenizer in the form of transformers."""
     if kind_of(first) != STATIC:
-        tokenizer: PreTrainedTokenizerBase = first.tokenizer
-        return tokenizer
+        return first.tokenizer
     return PreTrainedTokenizerFast(tokenizer_object=deepcopy(first.tokenizer))
 
 

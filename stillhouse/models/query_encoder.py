@@ -294,15 +294,13 @@ class AnyEncoder:
         keep_packed(self.encoder, context.torch_device())
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self.encoder.texts(texts, self.role).ids
-        return ids
+        return self.encoder.texts(texts, self.role).ids
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         from stillhouse.models.encoder import encode
 
         texts = replace(self.encoder.texts([], self.role), ids=[list(each) for each in ids])
-        vectors_QD: NDArray[np.float32] = encode(self.encoder, texts, self.context, "texts", EXACT)
-        return vectors_QD
+        return encode(self.encoder, texts, self.context, "texts", EXACT)
 
 
 def _weights(folder: Path, part: str) -> dict[str, Tensor]:
@@ -321,5 +319,4 @@ def _tokenizer(folder: Path, length: int) -> Tokenizer:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -183,8 +183,7 @@ class _EncoderDecoder:
             use_cache=True,
         )
         self._cache = output.past_key_values
-        logits_BSV: Tensor = output.logits.view(*token_BS.shape, -1)
-        return logits_BSV
+        return output.logits.view(*token_BS.shape, -1)
 
     def keep(self, row_R: Tensor) -> None:
         answer = (row_R[:, None] * self._number + torch.arange(self._number, device=row_R.device)).flatten()

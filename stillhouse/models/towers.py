@@ -72,8 +72,7 @@ class BagOfWordsTower(nn.Module):
         """Vectors [B, D] of ids int64 [B, L]; attention [B, L] is true or 1 at tokens."""
         word_BL = attention_BL.bool() & ~torch.isin(ids_BL, self.get_buffer("added"))
         mean_BD = pool(self.embedding(ids_BL), word_BL, "mean")
-        vectors_BD: Tensor = self.output(torch.tanh(self.hidden(mean_BD)))
-        return vectors_BD
+        return self.output(torch.tanh(self.hidden(mean_BD)))
 
     def drawn_anew(self) -> BagOfWordsTower:
         """A new tower of the same sizes, with parameters drawn from torch's random state."""

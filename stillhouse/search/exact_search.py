@@ -73,8 +73,7 @@ def inner_products(queries_QD: NDArray[np.float32], vectors_BD: NDArray[np.float
     else:
         with torch.autocast("cpu", enabled=False):  # a model that answers single queries may have turned it on
             products = queries @ vectors.T
-    result: NDArray[np.float32] = products.numpy()
-    return result
+    return products.numpy()
 
 
 def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:

@@ -181,8 +181,7 @@ class Release:
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""
-        scores: tuple[list[float], int] = self._reranker(query, texts)
-        return scores
+        return self._reranker(query, texts)
 
     def about(self) -> dict[str, Any]:
         """The content of `/info` about it."""

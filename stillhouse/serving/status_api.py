@@ -24,8 +24,7 @@ async def root(service: Served) -> Response:
 
 @router.get("/docs", summary="The same as `/openapi.json`; browsers get a page")
 async def addresses(request: Request) -> dict[str, Any]:
-    found: dict[str, Any] = request.app.openapi()
-    return found
+    return request.app.openapi()
 
 
 @router.get("/health", summary="Whether the process is alive")

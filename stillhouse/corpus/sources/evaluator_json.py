@@ -77,8 +77,7 @@ def _read(paths: list[Path]) -> Iterator[Row]:
 def _mapping(path: Path, content: Any, key: str) -> Mapping[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get(key), dict):
         raise InputError(f"{path}: {key} is not a JSON object of ids")
-    found: Mapping[str, Any] = content[key]
-    return found
+    return content[key]
 
 
 def _passage(id: str, value: Any, where: str) -> Passage:

@@ -82,8 +82,7 @@ def fast_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
         fp32 = input.dtype == layer.weight.dtype == torch.float32
         if not fp32 or not input.numel() or torch.is_autocast_enabled(input.device.type):
             return nn.functional.linear(input, layer.weight, layer.bias)
-        output: Tensor = _Linear.apply(input, layer.weight, layer.bias)
-        return output
+        return _Linear.apply(input, layer.weight, layer.bias)
 
     return forward
 
@@ -112,5 +111,4 @@ class _Linear(torch.autograd.Function):
 
 def product(left_RI: Tensor, right_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
     """`left @ right.T + bias`, [R, O]; `left` may have more dimensions before the last, `right` may be packed."""
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(left_RI, right_OI, bias_O, "none", [], "")
-    return result
+    return torch.ops.mkldnn._linear_pointwise(left_RI, right_OI, bias_O, "none", [], "")

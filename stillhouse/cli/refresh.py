@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from stillhouse.cli.release_rules import add_rule_flags, rule_settings
 from stillhouse.core.config import build
 from stillhouse.core.context import quiet
 from stillhouse.core.errors import REFUSED_CODE
@@ -13,6 +14,8 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
+from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.releases.refresh.parameters import RULES
 
 EXAMPLES = """\
 examples:
@@ -54,6 +57,16 @@ def refresh_parser() -> Parser:
     add_rule_flags(parser.add_argument_group("when to refuse a challenger"))
     add_context_flags(parser.add_argument_group("how it runs"))
     return parser
+
+
+def add_rule_flags(parser: argparse._ActionsContainer) -> None:
+    """Adds flags for the settings of the step `compare-release`, which say when a challenger is refused."""
+    add_setting_flags(parser, find_step("compare-release").config, RULES)
+
+
+def rule_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The values of the flags that were given, in the types of the settings."""
+    return given_settings(arguments, find_step("compare-release").config, RULES)
 
 
 def _absolute(text: str) -> str:

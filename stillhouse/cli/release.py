@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.cli.release_rules import add_rule_flags, rule_settings
+from stillhouse.cli.refresh import add_rule_flags, rule_settings
 from stillhouse.core.config import nearest
 from stillhouse.core.context import quiet
 from stillhouse.core.errors import REFUSED_CODE, InputError

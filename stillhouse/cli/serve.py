@@ -142,10 +142,9 @@ def check(arguments: argparse.Namespace) -> Limits:
 
 def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     context.hush_libraries()
-    from stillhouse.serving.app import make_service
+    from stillhouse.serving.app import listen, make_service, run
     from stillhouse.serving.open_releases import OpenReleases
     from stillhouse.serving.query_log import QueryLog
-    from stillhouse.serving.server import listen, run
 
     store: Store | None = None
     if arguments.store:

@@ -9,8 +9,8 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.settings import Thresholds
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.thresholds import Thresholds
 from stillhouse.corpus.titles import passage_text
 from stillhouse.corpus.words import count_words
 

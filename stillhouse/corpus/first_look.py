@@ -14,8 +14,8 @@ from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.given_labels import refuse_lost
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Qrel, Row
-from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import passage_text
+from stillhouse.corpus.words import estimated_tokens
 
 PASSAGES_KEPT = 500
 """The size of the random sample of passages that is measured."""

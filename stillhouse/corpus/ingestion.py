@@ -14,15 +14,14 @@ from typing import Any
 from stillhouse.core.artifacts import digest_file, digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.added_train_queries import PLACE as ADDED_PLACE
-from stillhouse.corpus.added_train_queries import AddedTrainQueries
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
-from stillhouse.corpus.generated_queries import GeneratedQueries
 from stillhouse.corpus.given_labels import refuse_lost
-from stillhouse.corpus.ingest_settings import IngestSettings
+from stillhouse.corpus.more_queries import PLACE as ADDED_PLACE
+from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
 from stillhouse.corpus.pair_queries import PairQueries, PairQuery, make_pair_queries
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.extra_queries import PLACES

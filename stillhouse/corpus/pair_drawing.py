@@ -13,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.corpus.article_layout import ArticleLayout
-from stillhouse.corpus.ingest_settings import IngestSettings
-from stillhouse.corpus.linked_articles import Articles, offsets_of
-from stillhouse.corpus.query_sentences import query_sentences
+from stillhouse.corpus.articles import ArticleLayout, Articles, offsets_of
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.sentences import query_sentences
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
 
 TASKS = ("ict", "bfs", "wlp")

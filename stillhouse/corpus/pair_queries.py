@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.article_layout import ArticleLayout, lay_out
+from stillhouse.corpus.articles import ArticleLayout, lay_out
 from stillhouse.corpus.cleaning import normalise
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.pair_drawing import TASKS, Drawn, draw_queries
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from stillhouse.core.artifacts import MANIFEST, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.corpus.articles import offsets_of
 from stillhouse.corpus.fields import FILE as FIELDS_FILE
 from stillhouse.corpus.fields import present
-from stillhouse.corpus.linked_articles import offsets_of
 from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value

@@ -20,8 +20,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.text_file import TextFile
-from stillhouse.models.acceleration.ahead import Ahead
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.models.acceleration.batches import Ahead, side_by_side, threads_of
 from stillhouse.models.encoder import inference, length_batches
 from stillhouse.models.pair_texts import PairScorer, PairTexts
 from stillhouse.models.settings import InferenceConfig

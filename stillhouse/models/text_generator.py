@@ -29,10 +29,10 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.prompts import Example, chat, filled_whole, prompt_for_one
 from stillhouse.corpus.titles import divided
+from stillhouse.models.acceleration.batches import side_by_side, threads_of
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.grouped_attention import grouped_attention
 from stillhouse.models.acceleration.linear_layers import packed_linears
-from stillhouse.models.acceleration.precision import computed_in
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts, length_batches
 from stillhouse.models.encoder_settings import CONFIG, T5, is_decoder, json_object, object_if_there
 from stillhouse.models.model_place import ENCODER_DECODERS

@@ -15,8 +15,8 @@ from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Manifest, read_manifest, whole_folder
 from stillhouse.core.errors import InputError
-from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.pages import as_text
 from stillhouse.corpus.titles import LEFT_OUT, SEP, TITLES
 from stillhouse.models.model_place import PACKAGE
 from stillhouse.pipeline.graph import ARTIFACTS, CORPUS, START, Use, graph_of

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Match
 from starlette.types import Scope
 
-from stillhouse.core.html_page import SECURE_HEADERS, page_template
+from stillhouse.core.pages import SECURE_HEADERS, page_template
 from stillhouse.corpus.words import WORD, is_unspaced, terms_in
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.guard import bearer, for_browser, same_token

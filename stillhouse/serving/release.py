@@ -20,8 +20,8 @@ from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.memory import release_freed_memory
-from stillhouse.models.acceleration.precision import computed_in
 from stillhouse.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
 from stillhouse.releases.tags import identity_of
 from stillhouse.search.dense import check_index, check_width, ranked, refuse_not_finite

@@ -28,7 +28,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.text_file import TextFile
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.models.encoder import BiEncoder, length_batches
 from stillhouse.models.pair_texts import PairScorer

@@ -28,7 +28,7 @@ from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.evaluation.samples import BOOTSTRAP_SAMPLES, RANDOMISATION_SAMPLES
 from stillhouse.evaluation.significance import Comparison, compare
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.encoder import BiEncoder, length_batches
 from stillhouse.models.settings import BATCH_TOKENS
 from stillhouse.search.dense import check_index, check_width

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import LeftOut, Rejected
 from stillhouse.corpus.store import Corpus

@@ -9,8 +9,8 @@ import pytest
 from stillhouse.corpus.answers import compile_answer
 from stillhouse.corpus.checks import Check, _integrity, _PassageCounts
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.rows import Answer, Passage, Qrel, Query, Row, Source, whole
 from stillhouse.corpus.store import Corpus
 

@@ -15,7 +15,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
-from stillhouse.corpus.ingest_settings import IngestSettings as Config
+from stillhouse.corpus.settings import IngestSettings as Config
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.options import Options
 from stillhouse.pipeline.steps.ingest import STEP

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected
 from stillhouse.corpus.store import Corpus

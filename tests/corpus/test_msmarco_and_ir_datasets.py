@@ -12,8 +12,8 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.split_names import with_splits
 

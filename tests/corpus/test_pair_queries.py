@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.article_layout import lay_out
+from stillhouse.corpus.articles import lay_out
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.pair_queries import PairQueries, make_pair_queries
-from stillhouse.corpus.query_sentences import query_sentences
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.sentences import query_sentences
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages

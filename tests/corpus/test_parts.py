@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from sources_to_damage import SOURCES, write_files
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.cleaning_parts import Several
-from stillhouse.corpus.ingest_settings import IngestSettings
+from stillhouse.corpus.cleaning_parts import Several, part_folder
 from stillhouse.corpus.ingestion import ingest_source
-from stillhouse.corpus.part_folder import part_folder
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.extra_queries import with_queries
 from stillhouse.corpus.sources.rows import Source

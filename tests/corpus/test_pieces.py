@@ -14,8 +14,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from stillhouse.corpus.cleaning_parts import Several
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.pieces import BY, Splitting, with_pieces
 from stillhouse.corpus.sources.rows import Passage

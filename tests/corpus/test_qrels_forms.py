@@ -11,8 +11,8 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import look_at
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.sources.options import Options

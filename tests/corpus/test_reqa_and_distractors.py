@@ -12,8 +12,8 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus, clean
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.store import Corpus, passage_texts

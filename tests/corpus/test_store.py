@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.schemas import SCHEMAS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.corpus.titles import passage_text

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
-from stillhouse.corpus.ingest_settings import IngestSettings
 from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.schemas import SCHEMAS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus

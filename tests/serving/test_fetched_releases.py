@@ -236,7 +236,7 @@ def test_the_command_serves_a_repository(
         service.releases.end()
         service.batcher.end()
 
-    monkeypatch.setattr("stillhouse.serving.server.run", run)
+    monkeypatch.setattr("stillhouse.serving.app.run", run)
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "own"))
     command = ["serve", f"git+{repository.address}", "--port", "0"]
     assert cli.main([*command, "--release", "v1.1.0"]) == 0

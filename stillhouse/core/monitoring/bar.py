@@ -10,8 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from stillhouse.core.monitoring.activity import doing, line_was_seen, write_progress
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import doing, in_words, line_was_seen, write_progress
 from stillhouse.core.monitoring.monitor import Monitor
 from stillhouse.core.terminal import visible
 

@@ -14,7 +14,7 @@ from stillhouse.core.monitoring.monitor import SILENT, Monitor, Tally
 from stillhouse.core.monitoring.settings import MonitoringSettings, monitoring_settings
 
 if TYPE_CHECKING:
-    from stillhouse.core.monitoring.gateway import Values
+    from stillhouse.core.monitoring.exporter import Values
     from stillhouse.core.report import Report
 
 
@@ -130,7 +130,7 @@ def push_results(
     settings: MonitoringSettings, watched: Watched, values: Values, log: Callable[[str], None], *, keep: bool = False
 ) -> bool:
     """Push results as the group of a step or task; the run is not part of the group's name."""
-    from stillhouse.core.monitoring.gateway import push
+    from stillhouse.core.monitoring.exporter import push
     from stillhouse.core.monitoring.table import GROUPED_BY, RESULTS
 
     group = {name: watched.common[name] for name in GROUPED_BY}

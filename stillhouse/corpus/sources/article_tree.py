@@ -14,13 +14,13 @@ from stillhouse.corpus.sources.article import Article
 from stillhouse.corpus.sources.document_article import DOCUMENTS, Documents
 from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.html_article import read_page
-from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.labels import find_labels, read_labels
 from stillhouse.corpus.sources.lines import spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import NotText, decode_text
 from stillhouse.corpus.sources.tree_files import leads_out, tree_files
 

@@ -13,7 +13,7 @@ from stillhouse.corpus.sources.qrels_lines import read_qrels
 from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import Span, divide
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.corpus.sources.table_names import PART, SUFFIXES, TableOfFile, files_of
+from stillhouse.corpus.sources.table_columns import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
 
 QUERIES, QRELS = "queries", "qrels"

@@ -1,9 +1,20 @@
-"""The options of a reader besides the location of its source; each field is a setting of `ingest`."""
+"""The options of a reader, and the built-in sample. Cheap to import, since the command line uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+SAMPLE = "sample"
+"""The name of the built-in sample as a source, even if there is a folder of this name."""
+
+
+def sample_folder() -> Path:
+    """The folder of the built-in sample inside the installed package."""
+    return Path(str(resources.files("stillhouse") / SAMPLE))
+
 
 AUTO = "auto"
 REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")

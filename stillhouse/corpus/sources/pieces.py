@@ -16,8 +16,8 @@ from semantic_text_splitter import TextSplitter
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.rows import Each, Part, Passage, Row, Source
 from stillhouse.corpus.sources.text_encoding import is_unicode
-from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import SEP, SPACE, passage_text, read_title
+from stillhouse.corpus.words import estimated_tokens
 
 SENTENCE, PARAGRAPH, HEADING = BY = ("sentence", "paragraph", "heading")
 PLACES = 10_000

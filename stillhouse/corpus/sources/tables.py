@@ -18,7 +18,6 @@ from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
 from stillhouse.corpus.sources.json_files import holds_list, read_rows
-from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
     Fields,
     IllTyped,
@@ -29,8 +28,7 @@ from stillhouse.corpus.sources.lines import (
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
-from stillhouse.corpus.sources.passage_columns import plain_passages
+from stillhouse.corpus.sources.parquet_rows import open_parquet, plain_passages, read_batches
 from stillhouse.corpus.sources.qrels_lines import is_plain, read_qrels
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
@@ -50,8 +48,19 @@ from stillhouse.corpus.sources.rows import (
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
 from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.corpus.sources.table_columns import FIELD, find_columns, named_columns, names_of
-from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
+from stillhouse.corpus.sources.table_columns import (
+    FIELD,
+    NAMES,
+    SUFFIXES,
+    TableOfFile,
+    fields_beside,
+    find_columns,
+    find_tables,
+    named_columns,
+    names_of,
+    suffix_of,
+    with_fields,
+)
 
 TABLES = "tables"
 _EXPECTED = {".csv": ",", ".tsv": "\t"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.core.html_page import page_template
+from stillhouse.core.pages import page_template
 from stillhouse.corpus.query_generation import MadeQuery
 from stillhouse.corpus.question_filters import REASONS
 from stillhouse.corpus.store import Corpus

@@ -12,8 +12,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from stillhouse.core.curves import DEV
-from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.core.pages import page_template
 from stillhouse.corpus.pair_drawing import TASKS
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus

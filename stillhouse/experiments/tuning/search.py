@@ -19,7 +19,7 @@ from stillhouse.core.artifacts import digest_json, read_manifest, write_whole
 from stillhouse.core.config import nearest
 from stillhouse.core.context import WORK_ROOT, Context, device
 from stillhouse.core.curves import DEV, CurveRow
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.monitor import Monitor
 from stillhouse.core.monitoring.watch import reason

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stillhouse.models.acceleration.precision import computed_in
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.replaced import replaced
 
 DEVICE = "cuda"

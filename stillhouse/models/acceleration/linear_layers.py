@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from stillhouse.models.acceleration.precision import AMD, own_vendor
+from stillhouse.models.acceleration.device import AMD, own_vendor
 from stillhouse.models.acceleration.replaced import replace_forward, replaced
 
 EVEN = 8

@@ -30,7 +30,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from stillhouse.core.errors import InputError
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.replaced import replaced
 
 IMPLEMENTATION = "stillhouse_unpadded"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.engine.ray_engine import open_engine
-from stillhouse.corpus.ingest_settings import IngestSettings
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ COUNTED = {
 
 def run(config: IngestSettings, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """Raises `InputError` for a source that is missing, empty, damaged or of no known format."""
-    from stillhouse.corpus.added_train_queries import AddedTrainQueries
     from stillhouse.corpus.cleaning_parts import Several
-    from stillhouse.corpus.generated_queries import GeneratedQueries
     from stillhouse.corpus.ingestion import ingest_source
+    from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
     from stillhouse.corpus.pair_queries import check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
@@ -122,7 +121,7 @@ def _keep_best(corpus: CleanCorpus) -> None:
 
 def _with_pieces(config: IngestSettings, source: Source, tokenizer: Path | None) -> Source:
     from stillhouse.corpus.sources.pieces import Splitting, with_pieces
-    from stillhouse.corpus.text_lengths import estimated_tokens
+    from stillhouse.corpus.words import estimated_tokens
     from stillhouse.models.token_lengths import token_counter
 
     assert config.split_tokens

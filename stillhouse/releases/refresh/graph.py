@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stillhouse.corpus.text_lengths import whole_words
+from stillhouse.corpus.words import whole_words
 from stillhouse.pipeline.graph import CORPUS, GATE, LEXICAL, Use
 from stillhouse.pipeline.uses import Stage, needed, used
 from stillhouse.releases.refresh.plan import Level

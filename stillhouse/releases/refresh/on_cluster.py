@@ -18,7 +18,7 @@ import yaml
 
 from stillhouse.core.artifacts import write_whole, write_whole_json
 from stillhouse.core.errors import InputError
-from stillhouse.core.markdown import as_text
+from stillhouse.core.pages import as_text
 from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.recipes import copied, load_recipe

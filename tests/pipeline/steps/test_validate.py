@@ -163,8 +163,7 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
         },
     )
     from stillhouse.corpus.checks import run_checks
-    from stillhouse.corpus.expectations import run_suites
-    from stillhouse.corpus.validation_report import render_report
+    from stillhouse.corpus.validation import render_report, run_suites
 
     opened = Corpus.open(tmp_path)
     found = {check.name: check.value for check in run_checks(opened, validate.Thresholds()) if not check.passed}

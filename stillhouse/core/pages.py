@@ -1,14 +1,34 @@
-"""Templates of pages that are one HTML file, and the style sheet that they share."""
+"""Pages for people: templates that are one HTML file, the style sheet that they share, and foreign text in Markdown.
+
+In Markdown, text from a corpus, a file or an error is shown literally, never as markup.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
+
+MARKUP = re.compile(
+    r"[\\`*_\[\]|~#=$]"  # emphasis, code, links, cells of tables, headings, formulas
+    r"|:(?=//)|(?<=www)\."  # addresses, which many renderers turn into links
+    r"|^[-+]"  # lists and lines
+)
+NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
+"""The start of a numbered list."""
+
+
+def as_text(text: object) -> str:
+    """One line of Markdown that shows `text` and nothing else, in a table too."""
+    line = " ".join(str(text).split())
+    return NUMBERED.sub(r"\1\\\2", MARKUP.sub(r"\\\g<0>", escape(line, quote=False)))
+
 
 SECURE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "

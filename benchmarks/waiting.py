@@ -74,7 +74,7 @@ def of_reranker() -> list[tuple[type, str]]:
     """What a re-ranker's training waits for before a step's scores, and teacher scoring before a batch's."""
     from stillhouse.corpus.text_file import TextFile
     from stillhouse.models.cross_encoder import CrossEncoder
-    from stillhouse.models.pair_texts import PairTexts
+    from stillhouse.models.pair_scores import PairTexts
     from stillhouse.training.groups import GroupSampler
 
     return [(GroupSampler, "draw"), (TextFile, "__getitem__"), (CrossEncoder, "pairs"), (PairTexts, "batch")]

@@ -15,7 +15,7 @@ from stillhouse.core.terminal import show
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.releases.refresh.parameters import RULES
+from stillhouse.releases.refresh.plan import RULES
 
 EXAMPLES = """\
 examples:

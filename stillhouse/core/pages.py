@@ -22,14 +22,6 @@ MARKUP = re.compile(
 )
 NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 """The start of a numbered list."""
-
-
-def as_text(text: object) -> str:
-    """One line of Markdown that shows `text` and nothing else, in a table too."""
-    line = " ".join(str(text).split())
-    return NUMBERED.sub(r"\1\\\2", MARKUP.sub(r"\\\g<0>", escape(line, quote=False)))
-
-
 SECURE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'",
@@ -37,6 +29,12 @@ SECURE_HEADERS = {
     "Cache-Control": "no-store",
 }
 """The headers of a page that a service makes: it needs no script and nothing from elsewhere."""
+
+
+def as_text(text: object) -> str:
+    """One line of Markdown that shows `text` and nothing else, in a table too."""
+    line = " ".join(str(text).split())
+    return NUMBERED.sub(r"\1\\\2", MARKUP.sub(r"\\\g<0>", escape(line, quote=False)))
 
 
 def shared_style() -> str:

@@ -38,6 +38,9 @@ from stillhouse.corpus.sources.rows import (
 )
 from stillhouse.corpus.taken_passages import CHECKED, Placed, TakenPassages
 
+ROWS: dict[str, Any] = {kind.__name__: kind for kind in (Answer, LeftOut, Link, NotProse, Qrel, Query, Rejected)}
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
 
 @contextmanager
 def part_folder(folder: Path) -> Iterator[Path]:
@@ -56,10 +59,6 @@ def part_folder(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-ROWS: dict[str, Any] = {kind.__name__: kind for kind in (Answer, LeftOut, Link, NotProse, Qrel, Query, Rejected)}
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def write_part(root: Path, job: tuple[str, Callable[[], Iterable[Row]]]) -> None:

@@ -24,7 +24,7 @@ from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS
 from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
-from stillhouse.corpus.sources.extra_queries import PLACES
+from stillhouse.corpus.sources.labels import PLACES
 from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_rows

@@ -36,6 +36,9 @@ from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.taken_passages import TakenPassages
 
+PLACE = "train_queries"
+"""The prefix of these queries' file names in `rejected.parquet` and in the digest of a source."""
+
 
 @dataclass(frozen=True)
 class GeneratedQueries:
@@ -81,10 +84,6 @@ class GeneratedQueries:
         ]
         articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
         return PairQueries(queries, (GENERATED,), articles, verbatim=False)
-
-
-PLACE = "train_queries"
-"""The prefix of these queries' file names in `rejected.parquet` and in the digest of a source."""
 
 
 class AddedTrainQueries:

@@ -25,6 +25,8 @@ from stillhouse.corpus.words import count_words
 WHITE_SPACE = re.compile(r"[^\S\n]")
 # Thai and Lao put a space and no mark after a sentence; the library does not know the mark of Khmer.
 _ENDS = re.compile("(?<=[\u0e00-\u0eff]) +(?=[\u0e00-\u0eff])|(?<=[\u17d4\u17d5])")
+MOST_WORDS = 64
+"""A longer text without the end of a sentence is a table, a list or code."""
 
 
 def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
@@ -45,10 +47,6 @@ def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
         begin += len(segment)
     assert begin == len(text), "the segments together are the text"
     return spans
-
-
-MOST_WORDS = 64
-"""A longer text without the end of a sentence is a table, a list or code."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,11 @@ _ASCII_TERM = re.compile(r"[a-z0-9_]{2,}")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 WORD = regex.compile(f"([{UNSPACED}]|[{_LETTERS}--[{UNSPACED}]]+)", regex.V1)
 """A word without the signs around it, or a character of an unspaced script, as the group of a pattern to split by."""
+TOKENS_A_WORD = 1.35
+"""Tokens per word of ordinary English, with the vocabulary of English BERT."""
+CHARACTERS_A_TOKEN = 4.5
+"""Letters and digits per token where words are long: names in a program, for example."""
+_SIGN = re.compile(r"[^\w\s]|_")
 
 
 def words_in(text: str) -> list[str]:
@@ -66,13 +71,6 @@ def terms_in(text: str) -> list[str]:
         else:
             terms.append(run)
     return terms
-
-
-TOKENS_A_WORD = 1.35
-"""Tokens per word of ordinary English, with the vocabulary of English BERT."""
-CHARACTERS_A_TOKEN = 4.5
-"""Letters and digits per token where words are long: names in a program, for example."""
-_SIGN = re.compile(r"[^\w\s]|_")
 
 
 def whole_words(length: int) -> int:

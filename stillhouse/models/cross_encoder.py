@@ -44,7 +44,7 @@ from stillhouse.models.encoder_settings import (
 )
 from stillhouse.models.model_place import refuse_adapter, refuse_unsupported
 from stillhouse.models.module_cross_encoder import ModuleCrossEncoder
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.pair_scores import PairScorer, PairTexts
 from stillhouse.models.pooling import pool
 from stillhouse.models.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.models.transformer import (

@@ -38,11 +38,18 @@ from stillhouse.models.encoder_settings import (
     read_settings,
 )
 from stillhouse.models.model_place import is_model, refuse_unsupported
-from stillhouse.models.module_tower import ModuleTower, read_modules, write_modules_folder
 from stillhouse.models.pooling import normalized
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.tokenizer_files import cut_passages, load_tokenizer, token_ids
-from stillhouse.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
+from stillhouse.models.towers import (
+    BagOfWordsTower,
+    ModuleTower,
+    Role,
+    Tower,
+    TransformerTower,
+    read_modules,
+    write_modules_folder,
+)
 from stillhouse.models.transformer import longest_text, refuse_longer
 
 PADDED_TO = 8

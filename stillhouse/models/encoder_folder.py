@@ -33,10 +33,9 @@ from stillhouse.models.encoder_settings import (
     transformer_in,
 )
 from stillhouse.models.model_place import EMBEDDINGS, is_bag_of_words
-from stillhouse.models.module_tower import NORMALIZE, ROUTES
 from stillhouse.models.settings import MODULES
 from stillhouse.models.tokenizer_files import save_tokenizer
-from stillhouse.models.towers import BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
+from stillhouse.models.towers import NORMALIZE, ROUTES, BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
 from stillhouse.models.transformer import (
     WEIGHTS,
     load_model,

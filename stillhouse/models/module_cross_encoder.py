@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import joined_by_colon
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts
-from stillhouse.models.module_tower import KINDS, LOADED_AS, refuse_unknown
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.pair_scores import PairScorer, PairTexts
 from stillhouse.models.settings import MODULES
+from stillhouse.models.towers import KINDS, LOADED_AS, refuse_unknown
 from stillhouse.models.transformer import reading
 
 GENERATES = ("text-generation", "any-to-any")

@@ -25,9 +25,11 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.encoder_settings import OF_MODULES
-from stillhouse.models.module_tower import ModuleTower, read_modules
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.models.towers import BagOfWordsTower, Tower
+from stillhouse.models.towers import BagOfWordsTower, ModuleTower, Tower, read_modules
+
+RIDGE = 1e-3
+"""How strongly the first projection is held near zero, as a share of the mean variance of the small vectors."""
 
 
 def multiply_vectors(encoder: BiEncoder, matrix_DD: Tensor) -> None:
@@ -64,10 +66,6 @@ def _composed(matrix_DD: Tensor, state: Mapping[str, Tensor]) -> nn.Linear:
     layer = nn.Linear(inputs, outputs, bias="bias" in whole)
     layer.load_state_dict(whole)
     return layer
-
-
-RIDGE = 1e-3
-"""How strongly the first projection is held near zero, as a share of the mean variance of the small vectors."""
 
 
 def keep_layers(encoder: BiEncoder, count: int) -> None:

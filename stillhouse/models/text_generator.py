@@ -36,7 +36,7 @@ from stillhouse.models.acceleration.linear_layers import packed_linears
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts, length_batches
 from stillhouse.models.encoder_settings import CONFIG, T5, is_decoder, json_object, object_if_there
 from stillhouse.models.model_place import ENCODER_DECODERS
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.pair_scores import PairScorer, PairTexts
 from stillhouse.models.sampling import Drawn, draw
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.tokenizer_files import save_tokenizer

@@ -15,7 +15,7 @@ from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.filters import Where, rows_where
+from stillhouse.corpus.fields import Where, rows_where
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
@@ -101,7 +101,7 @@ class Searcher:
     def search(self, question: str, top: int, where: Where | None = None, documents: bool | None = None) -> list[Hit]:
         """The `top` best passages, best first; fewer if the corpus has or an approximate index finds fewer.
 
-        With `where`, only passages whose fields meet these conditions (`stillhouse.corpus.filters`), which are searched
+        With `where`, only passages whose fields meet these conditions (`stillhouse.corpus.fields`), which are searched
         exactly. With `documents`, `DocumentHit`s of the best documents; by default that is so for a corpus whose
         passages were split or whose qrels name documents.
 

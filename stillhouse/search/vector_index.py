@@ -25,8 +25,7 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.search.embeddings import Embeddings
-from stillhouse.search.exact_search import BLOCK, Block, exact_search
-from stillhouse.search.gpu_search import blocks_of, gpu_search, on_gpu
+from stillhouse.search.exact_search import BLOCK, Block, blocks_of, exact_search, gpu_search, on_gpu
 from stillhouse.search.index_kinds import CLUSTERED, build, open_flat, write_built, write_flat
 from stillhouse.search.settings import IndexConfig
 

@@ -37,6 +37,7 @@ from stillhouse.serving.service import Service
 from stillhouse.serving.settings import Limits
 
 DESCRIPTION = "Search in one release: a model, index and corpus made together. Each answer names its release."
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def make_service(releases: OpenReleases, limits: Limits, log: Callable[[str], None], **settings: object) -> Service:
@@ -71,9 +72,6 @@ def make_app(service: Service) -> ASGIApp:
 
 async def _on_crash(request: Request, error: Exception) -> JSONResponse:
     return error_response(request.url.path, 500, "the service failed to answer; its log says why")
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):

@@ -20,9 +20,8 @@ from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import make_folder
 from stillhouse.core.pages import SECURE_HEADERS, page_template
-from stillhouse.corpus.label_files import write_qrels, write_queries
 from stillhouse.corpus.query_generation import chosen_rows
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.labels import find_labels, read_labels, write_qrels, write_queries
 from stillhouse.corpus.sources.rows import Qrel, Query
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.store import Corpus, read_passage_texts

@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.fields import present
-from stillhouse.corpus.filters import rows_where
+from stillhouse.corpus.fields import present, rows_where
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 

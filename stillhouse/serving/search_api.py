@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from stillhouse.core.errors import InputError, is_full_disk
-from stillhouse.corpus.filters import checked
+from stillhouse.corpus.fields import checked
 from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.release import Found, Ranked, Release

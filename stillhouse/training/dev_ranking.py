@@ -31,7 +31,7 @@ from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.models.encoder import BiEncoder, length_batches
-from stillhouse.models.pair_texts import PairScorer
+from stillhouse.models.pair_scores import PairScorer
 from stillhouse.models.settings import BATCH_TOKENS
 from stillhouse.models.towers import Role
 from stillhouse.training.groups import GroupSampler

@@ -18,7 +18,7 @@ from stillhouse.corpus.cleaning_parts import Several, part_folder
 from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.extra_queries import with_queries
+from stillhouse.corpus.sources.labels import with_queries
 from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.split_names import with_splits
 

@@ -29,6 +29,12 @@ SHORT, SHORT_SHARE = 5.0, 0.02
 """A stage that takes fewer seconds and a smaller share of the total is not listed by name."""
 WIDTH = 98
 """The characters of a line of `by_stage`."""
+SILENCE = 9.0
+"""Seconds of silence before a line: less than ten, because a busy machine may write it late."""
+AT_WORK = "at work"
+"""What the log says about unnamed work."""
+ELSEWHERE = "at work in other processes"
+"""Work of processes that write their own lines to the same log, so this process logs nothing about it."""
 
 
 def in_words(seconds: float) -> str:
@@ -55,14 +61,6 @@ def by_stage(seconds: Mapping[str, float]) -> list[str]:
             lines.append("")
         lines[-1] += f" {part}" if lines[-1] else part
     return lines
-
-
-SILENCE = 9.0
-"""Seconds of silence before a line: less than ten, because a busy machine may write it late."""
-AT_WORK = "at work"
-"""What the log says about unnamed work."""
-ELSEWHERE = "at work in other processes"
-"""Work of processes that write their own lines to the same log, so this process logs nothing about it."""
 
 
 @dataclass(eq=False)

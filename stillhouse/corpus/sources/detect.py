@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources import article_tree
-from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE
+from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE, tree_files
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
 from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_files, open_evaluator_json
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
@@ -27,7 +27,6 @@ from stillhouse.corpus.sources.table_columns import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
-from stillhouse.corpus.sources.tree_files import tree_files
 
 OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     BEIR: open_beir,

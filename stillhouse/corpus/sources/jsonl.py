@@ -38,6 +38,8 @@ BEIR = "beir"
 JSONL = "jsonl"
 PASSAGE_ID = ("_id", "id", "passage_id")
 TEXT = COLUMNS["passages"]["text"]
+ARTICLE_JSONL = "article-jsonl"
+ARTICLE_ID = ("_id", "id")
 
 
 def open_beir(folder: Path, options: Options) -> Source:
@@ -71,10 +73,6 @@ def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Spa
         return (Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields)),)
 
     return made_of(read_objects(path, path.name, span), "passage", PASSAGE_ID, passage)
-
-
-ARTICLE_JSONL = "article-jsonl"
-ARTICLE_ID = ("_id", "id")
 
 
 def open_article_jsonl(location: Path, options: Options) -> Source:

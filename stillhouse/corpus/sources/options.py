@@ -9,15 +9,13 @@ from pathlib import Path
 
 SAMPLE = "sample"
 """The name of the built-in sample as a source, even if there is a folder of this name."""
+AUTO = "auto"
+REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 
 
 def sample_folder() -> Path:
     """The folder of the built-in sample inside the installed package."""
     return Path(str(resources.files("stillhouse") / SAMPLE))
-
-
-AUTO = "auto"
-REQA_SPLITS = ("80/20", "10/90", "5/95", "1/99")
 
 
 @dataclass(frozen=True, kw_only=True)

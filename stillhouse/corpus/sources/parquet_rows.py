@@ -21,6 +21,10 @@ AT_ONCE = 1 << 24
 """Bytes of the rows in a batch, which become Python objects next; of rows that differ in size, about as many."""
 _BUFFER = 1 << 20
 """Bytes of a column that are read at once; `pyarrow` would read the column's whole row group."""
+REQUIRED = ("id", "text")
+TEXTS = (*REQUIRED, "title", "article_id", "section")
+MOST = 10**9
+"""Positions are below this."""
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -59,12 +63,6 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-
-REQUIRED = ("id", "text")
-TEXTS = (*REQUIRED, "title", "article_id", "section")
-MOST = 10**9
-"""Positions are below this."""
 
 
 def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> Iterator[Passage] | None:

@@ -28,6 +28,46 @@ NAMES = {
 
 PART = re.compile(r"-[0-9]+-of-[0-9]+")
 """What the name of a numbered part of a table ends in."""
+_IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
+_QUERY_IDS = ("query_id", "query-id", "qid")
+COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "passages": {
+        "id": _IDS["passage"],
+        "title": ("title",),
+        "text": ("text", "contents", "content", "page_content", "body", "passage", "document"),
+        "article_id": ("article_id",),
+        "section": ("section",),
+        "position": ("position",),
+    },
+    "links": {"source": ("source",), "target": ("target",)},
+    "queries": {"id": _IDS["query"], "text": ("text", "query", "question"), "origin": ("origin",)},
+    "qrels": {
+        "query": _QUERY_IDS,
+        "passage": ("passage_id", "corpus-id", "corpus_id", "pid", "docid", "doc_id", "doc-id"),
+        "relevance": ("relevance", "score", "rel", "label"),
+        "split": ("split",),
+    },
+    "answers": {
+        "query": _QUERY_IDS,
+        "answer": ("answer", "text"),
+        "kind": ("kind",),
+        "split": ("split",),
+    },
+    "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
+    "unjudged": {"id": _IDS["query"], "text": ("text",)},
+}
+"""The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
+FIELD = "fields."
+"""Begins the names of the columns of passages that are kept as fields."""
+OPTIONAL: Mapping[str, tuple[str, ...]] = {
+    "passages": ("id", "title", "article_id", "section", "position"),
+    "queries": ("origin",),
+    "qrels": ("relevance", "split"),
+    "answers": ("kind", "split"),
+}
+"""The columns of each table that may be missing."""
+METADATA = "metadata"
+"""The key of an object with more keys, as some sets in BEIR layout have it."""
 
 
 @dataclass(frozen=True)
@@ -79,48 +119,6 @@ def suffix_of(path: Path) -> str | None:
     return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
 
 
-_IDS = {"passage": ("passage_id", "_id", "id", "pid", "docid", "doc_id"), "query": ("query_id", "_id", "id", "qid")}
-_QUERY_IDS = ("query_id", "query-id", "qid")
-COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "passages": {
-        "id": _IDS["passage"],
-        "title": ("title",),
-        "text": ("text", "contents", "content", "page_content", "body", "passage", "document"),
-        "article_id": ("article_id",),
-        "section": ("section",),
-        "position": ("position",),
-    },
-    "links": {"source": ("source",), "target": ("target",)},
-    "queries": {"id": _IDS["query"], "text": ("text", "query", "question"), "origin": ("origin",)},
-    "qrels": {
-        "query": _QUERY_IDS,
-        "passage": ("passage_id", "corpus-id", "corpus_id", "pid", "docid", "doc_id", "doc-id"),
-        "relevance": ("relevance", "score", "rel", "label"),
-        "split": ("split",),
-    },
-    "answers": {
-        "query": _QUERY_IDS,
-        "answer": ("answer", "text"),
-        "kind": ("kind",),
-        "split": ("split",),
-    },
-    "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
-    "unjudged": {"id": _IDS["query"], "text": ("text",)},
-}
-"""The possible names of each column, of which the first that exists is used; the setting `columns` gives others."""
-
-FIELD = "fields."
-"""Begins the names of the columns of passages that are kept as fields."""
-
-OPTIONAL: Mapping[str, tuple[str, ...]] = {
-    "passages": ("id", "title", "article_id", "section", "position"),
-    "queries": ("origin",),
-    "qrels": ("relevance", "split"),
-    "answers": ("kind", "split"),
-}
-"""The columns of each table that may be missing."""
-
-
 def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:
     """Turns `{passages.text: body}` into (table, column) → name in the file. Raises `InputError` for other columns."""
     chosen = {}
@@ -154,10 +152,6 @@ def find_columns(file: TableOfFile, present: list[str]) -> dict[str, str]:
 def names_of(file: TableOfFile) -> dict[str, tuple[str, ...]]:
     """The possible names of each column, or only the one that was chosen, and the names of fields."""
     return {**COLUMNS[file.table], **file.columns}
-
-
-METADATA = "metadata"
-"""The key of an object with more keys, as some sets in BEIR layout have it."""
 
 
 def kept_fields(names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -46,6 +46,11 @@ NEGATIVES = ("neg", "negative_passages", "hard_negative_ctxs", "negative_ctxs", 
 PASSAGE_TEXT = "text"
 """A row with this column is a passage, whatever else it has."""
 _NUMBERED = re.compile(r"neg(?:ative)?_?[0-9]+")
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
+_HEAD = 8
+"""Rows in which the columns of a JSON file are looked for; rows may lack some."""
+_AT_ONCE = 256
+"""Rows of a Parquet file that are decoded together: each may have a hundred passages."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +102,6 @@ def _passage(value: object, name: str) -> Given:
     title, text = text_field(known, "title", optional=True), text_field(known, PASSAGE_TEXT)
     id = identifier_or_digest(known, PASSAGE_ID, title, text)
     return Given(id.removeprefix(PREFIX), title, text)
-
-
-SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
-_HEAD = 8
-"""Rows in which the columns of a JSON file are looked for; rows may lack some."""
-_AT_ONCE = 256
-"""Rows of a Parquet file that are decoded together: each may have a hundred passages."""
 
 
 def columns_of(path: Path) -> Columns | None:

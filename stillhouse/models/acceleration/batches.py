@@ -23,6 +23,8 @@ import torch
 from stillhouse.models.acceleration.device import autocast
 
 Made = TypeVar("Made")
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 
 class Ahead(Generic[Made]):
@@ -79,10 +81,6 @@ class Behind:
         if self._last is not None:
             self._last.result()
         self._last = self._thread.submit(write, *given)
-
-
-Batch = TypeVar("Batch")
-Result = TypeVar("Result")
 
 
 def threads_of(device: torch.device) -> int:

@@ -38,7 +38,7 @@ def run(config: IngestSettings, inputs: Paths, outputs: Paths, context: Context)
     from stillhouse.corpus.pair_queries import check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
-    from stillhouse.corpus.sources.extra_queries import PLACES, with_queries
+    from stillhouse.corpus.sources.labels import PLACES, with_queries
     from stillhouse.corpus.sources.options import Options
     from stillhouse.corpus.sources.split_names import check_splits, with_splits
 

@@ -41,7 +41,7 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.corpus.label_files import write_qrels, write_queries
+    from stillhouse.corpus.sources.labels import write_qrels, write_queries
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25

@@ -25,8 +25,7 @@ from stillhouse.pipeline.recipes import copied, load_recipe
 from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Levels
-from stillhouse.releases.refresh.parameters import SOURCE, Parameters
-from stillhouse.releases.refresh.plan import Level, Plan
+from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, Plan
 from stillhouse.releases.refresh.run import Decision, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
 from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed

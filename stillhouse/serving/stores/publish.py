@@ -35,6 +35,7 @@ LEAST_OVERLAP = 0.8
 SAME_SCORE = 1e-3
 """Scores that differ by less may be the same, computed in another order."""
 Say = Callable[[str], None]
+SCHEME = "opensearch:"
 
 
 def table_of(release: Release, name: str) -> str:
@@ -152,9 +153,6 @@ def _check_canaries(release: Release, store: Store, table: str) -> None:
             f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates of "
             "the store's index, and run the command again"
         )
-
-
-SCHEME = "opensearch:"
 
 
 def write_bulk(release: Release, address: str) -> str:

@@ -23,8 +23,7 @@ from stillhouse.pipeline.graph import USES
 from stillhouse.pipeline.steps.spec import Report
 from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
-from stillhouse.releases.refresh.parameters import Parameters
-from stillhouse.releases.refresh.plan import Level, Plan
+from stillhouse.releases.refresh.plan import Level, Parameters, Plan
 from stillhouse.releases.refresh.run import Refreshed
 from stillhouse.releases.tags import Overtaken
 

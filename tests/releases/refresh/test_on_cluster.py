@@ -26,8 +26,7 @@ from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.on_cluster import Planned, write_summary
-from stillhouse.releases.refresh.parameters import Parameters, write_recipe
-from stillhouse.releases.refresh.plan import Level, Plan
+from stillhouse.releases.refresh.plan import Level, Parameters, Plan, write_recipe
 from stillhouse.releases.refresh.run import Decision
 
 

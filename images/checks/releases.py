@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse.core.remote.dvc_source import look_up
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Watch
 from stillhouse.kubeflow.pipelines.schedules.watch import look
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.tags import publish
 
 

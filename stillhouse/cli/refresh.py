@@ -15,7 +15,7 @@ from stillhouse.core.terminal import show
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.releases.refresh.plan import RULES
+from stillhouse.releases.refresh.plan import RULES, Thresholds
 
 EXAMPLES = """\
 examples:
@@ -26,8 +26,6 @@ SOURCE = ("source", "repo", "revision", "train_queries")
 
 
 def refresh_parser() -> Parser:
-    from stillhouse.releases.refresh.plan import Thresholds
-
     parser = Parser(
         "refresh",
         "Reads the corpus again and does what its changes require: nothing, a new index, fine-tuning or pre-training.\n"
@@ -78,7 +76,6 @@ def main(argv: Sequence[str]) -> int:
     from stillhouse.core.monitoring.watch import watch_task
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
-    from stillhouse.releases.refresh.plan import Thresholds
     from stillhouse.releases.refresh.run import Request, refresh
 
     arguments = refresh_parser().parse(argv)

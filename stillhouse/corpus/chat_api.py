@@ -22,7 +22,6 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -103,7 +102,7 @@ class ChatServer:
     def __enter__(self) -> ChatServer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
 
     def ask(self, request: Mapping[str, Any], read: Callable[[Reply], T]) -> T:

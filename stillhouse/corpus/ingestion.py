@@ -212,7 +212,7 @@ def _take_generated(
 ) -> PairQueries:
     """Adds a language model's questions: all to train if there are labelled train queries, else to every split."""
     if has_train:
-        every = dict.fromkeys(f"max_{split}_queries" for split in SPLITS)
+        every: dict[str, Any] = dict.fromkeys(f"max_{split}_queries" for split in SPLITS)
         settings = replace(settings, heldout_dev_articles=0.0, heldout_test_articles=0.0, **every)
     made = questions.divided(corpus.passages, settings, [query.text for query in corpus.queries.values()])
     _add(corpus, made)

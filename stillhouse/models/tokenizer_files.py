@@ -129,12 +129,11 @@ def cut_passages(
         rows_of.setdefault((separated, bool(title)), []).append(row)
     ids: list[list[int]] = [[]] * len(texts)
     for (separated, titled), rows in rows_of.items():
-        own = [parts[row][1] for row in rows]
         if titled:
             separators(tokenizer)
-        given: Sequence[Any] = [prompt + text for text in own]
-        if titled:
-            given = [(prompt + parts[row][0], text) for row, text in zip(rows, own)]
+            given: Sequence[Any] = [(prompt + parts[row][0], parts[row][1]) for row in rows]
+        else:
+            given = [prompt + parts[row][1] for row in rows]
         for row, cut in zip(rows, token_ids(tokenizer, given, max_length, separated, special)):
             ids[row] = cut
     return ids

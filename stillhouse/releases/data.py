@@ -14,7 +14,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact
 from stillhouse.core.remote.dvc_source import fetch, of_a_remote
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.tags import Release
 
 REVISION = "STILLHOUSE_REVISION"

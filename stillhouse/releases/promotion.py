@@ -15,10 +15,10 @@ from typing import Any
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import own_namespace
 from stillhouse.core.monitoring.settings import PIPELINE, RUN
+from stillhouse.core.remote.git import REMOTE, Git
 from stillhouse.corpus.difference import fingerprint
 from stillhouse.corpus.store import Corpus
 from stillhouse.releases import data
-from stillhouse.releases.git import REMOTE, Git
 from stillhouse.releases.tags import (
     Release,
     branch_of,

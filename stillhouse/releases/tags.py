@@ -19,7 +19,7 @@ from typing import Any
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.releases.git import REMOTE, Git, GitFailed, PushTaken
+from stillhouse.core.remote.git import REMOTE, Git, GitFailed, PushTaken
 
 NAME = "retriever"
 RECORD = "release.json"

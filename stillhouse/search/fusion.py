@@ -72,11 +72,6 @@ def _negative_log_likelihood(
     return float(np.logaddexp(0.0, gap_P).sum()), gradient_F
 
 
-def fuse(scores_QKF: NDArray[np.floating], weights_F: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The weighted sum of each candidate's scores, float32 [Q, K]."""
-    return (np.asarray(scores_QKF, dtype=np.float64) @ weights_F).astype(np.float32)
-
-
 def convex_combination(
     bm25_QK: NDArray[np.floating], dense_QK: NDArray[np.floating], candidate_QK: NDArray[np.bool_], share: float
 ) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.filtered import FilteredBM25, FilteredIndex
-from stillhouse.search.fusion import convex_combination, fit_weights, fuse
+from stillhouse.search.fusion import convex_combination, fit_weights
 from stillhouse.search.vector_index import VectorIndex
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def fused_scores(fusion: Fusion, rows_QK: NDArray[np.int32], scores_QKF: NDArray
     if fusion.method == "convex":
         bm25_QK, dense_QK = np.moveaxis(scores_QKF, 2, 0)
         return convex_combination(bm25_QK, dense_QK, rows_QK >= 0, fusion.dense)
-    return fuse(scores_QKF, np.array([fusion.bm25, fusion.dense]))
+    return (scores_QKF.astype(np.float64) @ np.array([fusion.bm25, fusion.dense])).astype(np.float32)
 
 
 def unfitted(method: str, depth: int, index: VectorIndex) -> Fusion:

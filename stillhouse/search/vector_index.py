@@ -81,20 +81,13 @@ def write_index(
     folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: PassageIds, model_width: int
 ) -> None:
     """Write `index.faiss`, `ids.parquet` and `index.json`. Vector i belongs to passage_ids[i]."""
-    passages = len(vectors)
+    passages, width = len(vectors), vectors.width
     if config.kind == "flat":
-        write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
+        write_flat(folder / FILE, passages, width, vectors.blocks())
     else:
-        write_built(folder / FILE, build(config, passages, vectors.width, vectors.rows))
-    _write_beside(folder, config.kind, passages, passage_ids, vectors.width, model_width)
-
-
-def _write_beside(
-    folder: Path, kind: str, passages: int, passage_ids: PassageIds, width: int, model_width: int
-) -> None:
-    """Write what belongs to the vectors that are in the folder already."""
+        write_built(folder / FILE, build(config, passages, width, vectors.rows))
     passage_ids.write(folder / IDS)
-    about = {"kind": kind, "passages": passages, "width": width, "model_width": model_width}
+    about = {"kind": config.kind, "passages": passages, "width": width, "model_width": model_width}
     write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
 
 

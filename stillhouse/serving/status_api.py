@@ -50,7 +50,7 @@ async def info(service: Served) -> Response:
         "behind_seconds": round(releases.behind, 3),
         "refused": releases.refused,
         "unreachable": releases.unreachable,
-        "queries": service.queries.about() if service.queries else None,
+        "queries": {"retention_days": service.queries.days} if service.queries else None,
         "limits": asdict(service.limits),
     }
     return answer_json(content, release)

@@ -11,8 +11,8 @@ from silence import slow, talk_soon
 
 from stillhouse import cli
 from stillhouse.core.context import QUIET
+from stillhouse.core.remote.git import Git
 from stillhouse.releases import data
-from stillhouse.releases.git import Git
 from stillhouse.releases.refresh import whole_run
 
 

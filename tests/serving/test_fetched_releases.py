@@ -19,7 +19,7 @@ from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.dvc_source import fetch
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.tags import Release, publish, read_history
 from stillhouse.serving.released_source import ReleasedSource
 from stillhouse.serving.source import FolderSource, Unreachable, repository_of

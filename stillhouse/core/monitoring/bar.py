@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
@@ -54,9 +53,7 @@ class LogBar:
             write_progress(f"{self.work}: {known}{before}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.shown:
             LogBar.writing -= 1
         self.ending.close()

@@ -122,7 +122,7 @@ def _begin(name: str) -> None:
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = _address(name)
     if not address:
-        own = {"num_cpus": int(name.partition(":")[2] or own_cores()), "num_gpus": 0}
+        own: dict[str, Any] = {"num_cpus": int(name.partition(":")[2] or own_cores()), "num_gpus": 0}
         try:
             ray.init("local", **own, include_dashboard=False, object_store_memory=OBJECT_STORE, **quietly)
         except Exception as error:  # what Ray raises if its parts do not start within 30 seconds

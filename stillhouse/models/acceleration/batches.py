@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -43,9 +42,7 @@ class Ahead(Generic[Made]):
     def __enter__(self) -> Ahead[Made]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def __call__(self, number: int) -> Made:
@@ -70,9 +67,7 @@ class Behind:
     def __enter__(self) -> Behind:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._thread.shutdown(wait=True)
         if error is None and self._last is not None:
             self._last.result()

@@ -19,10 +19,10 @@ import yaml
 from stillhouse.core.artifacts import write_whole, write_whole_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.pages import as_text
+from stillhouse.core.remote.git import Git, GitFailed
 from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.recipes import copied, load_recipe
-from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Levels
 from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, Plan

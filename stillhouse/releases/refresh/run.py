@@ -6,28 +6,27 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.core.artifacts import digest_json, read_manifest
+from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import refuse_secret
+from stillhouse.core.remote.git import Git
+from stillhouse.corpus.difference import Difference, difference, fingerprint
+from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, plan
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
-
-if TYPE_CHECKING:
-    from stillhouse.corpus.difference import Difference
-    from stillhouse.corpus.store import Corpus
 
 VERDICT = Path("compare_release") / "verdict"
 
@@ -78,9 +77,6 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
 
 
 def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
-    from stillhouse.core.config import build
-    from stillhouse.corpus.store import Corpus
-
     rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
     git = open_clone(request.repo, request.branch, request.folder)
     champion = read_history(git).champion
@@ -140,8 +136,6 @@ def decide(
     recipe: Mapping[str, Any],
 ) -> Decision:
     """Compares a corpus with the champion's. Raises `InputError` if the champion lacks what the level starts from."""
-    from stillhouse.corpus.difference import difference, fingerprint
-
     changed = difference(old, new)
     planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
     if planned.level == Level.PRETRAIN and "encoder" not in champion.paths:

@@ -10,13 +10,13 @@ from typing import Any
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
+from stillhouse.core.remote.git import Git
 from stillhouse.pipeline.graph import ARTIFACTS, Use, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.uses import needed
-from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import Levels, released_of
 from stillhouse.releases.refresh.plan import Level

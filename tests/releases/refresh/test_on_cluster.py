@@ -18,11 +18,11 @@ from repositories import ACCEPTED, PATHS, call, candidate, commit_data, make_rep
 
 from stillhouse.core.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.core.errors import InputError
+from stillhouse.core.remote.git import Git
 from stillhouse.kubeflow.pods.refresh import ASKED, RELEASED, run_check, run_plan
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import RECIPE
 from stillhouse.kubeflow.pods.stage import write_recipe as write_for_tasks
-from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.on_cluster import Planned, write_summary

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 MARKUP = re.compile(
@@ -45,11 +45,11 @@ def shared_style() -> str:
 def page_template(path: Path, **filters: Callable[..., Any]) -> Template:
     """The template in a file, which may include others of its folder; `style` is the shared style sheet.
 
-    Values are escaped, and a name without a value is an error.
+    Values are escaped in HTML, and a name without a value is an error.
     """
     environment = Environment(
         loader=FileSystemLoader(path.parent),
-        autoescape=True,
+        autoescape=select_autoescape(),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

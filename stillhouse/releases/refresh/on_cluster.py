@@ -26,9 +26,9 @@ from stillhouse.pipeline.recipes import copied, load_recipe
 from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Levels
 from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, Plan
-from stillhouse.releases.refresh.run import Decision, decide, release
+from stillhouse.releases.refresh.run import champion_of, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
-from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
+from stillhouse.releases.tags import branch_of, changed_files, last_release, read_history, refuse_changed
 
 RECORD, PAGE = "refresh.json", "refresh.md"
 """How far a refresh went, for programs and for people; the plan and the promotion both write these files."""
@@ -56,7 +56,8 @@ def look(parameters: Parameters) -> str:
     from stillhouse.core.remote.dvc_source import look_up
 
     with TemporaryDirectory() as place:
-        champion = _champion(open_clone(parameters.releases, parameters.branch, Path(place) / "releases"), parameters)
+        git = open_clone(parameters.releases, parameters.branch, Path(place) / "releases")
+        champion = champion_of(git, parameters.releases)
     if parameters.repo:
         look_up(parameters.repo, parameters.revision, parameters.source)
     return champion.name
@@ -70,9 +71,9 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Pa
     """
     with TemporaryDirectory() as place:
         git = _clone(parameters, recipe, Path(place))
-        champion = _champion(git, parameters)
+        champion = champion_of(git, parameters.releases)
         bring_champion(git, champion, ("corpus",))
-        decision = _decide(git, champion, corpus, parameters)
+        decision = decide(git, champion, corpus, parameters.thresholds, parameters.rules)
         level = decision.plan.level
         if decision.refused and not parameters.again:
             return Planned(Level.NOTHING, champion.name, decision.refused, refused=True)
@@ -111,7 +112,7 @@ def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made:
         root = git.folder / ARTIFACTS
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
-        decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
+        decision = decide(git, champion, root / "ingest" / "corpus", parameters.thresholds, parameters.rules)
         decision = replace(decision, plan=Plan(planned.level, planned.reason))
         branch, base = _branch(git, parameters), _made_from(git, recipe)
         return release(git, decision, champion, parameters.rules, branch, base)
@@ -169,26 +170,3 @@ def _settings(text: str) -> dict[str, dict[str, Any]]:
 
 def _branch(git: Git, parameters: Parameters) -> str:
     return parameters.branch or branch_of(git)
-
-
-def _champion(git: Git, parameters: Parameters) -> Release:
-    champion = read_history(git).champion
-    if champion is None:
-        raise InputError(
-            f"nothing is released in {parameters.releases} yet; `stillhouse release promote` makes the first release"
-        )
-    return champion
-
-
-def _decide(git: Git, champion: Release, corpus: Path, parameters: Parameters) -> Decision:
-    from stillhouse.corpus.store import Corpus
-
-    return decide(
-        git,
-        champion,
-        Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"),
-        Corpus.open(corpus),
-        thresholds=parameters.thresholds,
-        rules=parameters.rules,
-        recipe=load_recipe(git.folder / PARAMS),
-    )

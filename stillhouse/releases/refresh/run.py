@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,7 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
 def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
     git = open_clone(request.repo, request.branch, request.folder)
-    champion = read_history(git).champion
-    if champion is None:
-        raise InputError(
-            f"nothing is released in {request.repo} yet, so there is nothing to refresh; run the whole pipeline "
-            "(`dvc repro`), then `stillhouse release promote`"
-        )
+    champion = champion_of(git, request.repo)
     root = request.folder / ARTIFACTS
     write_settings(request.folder, {"ingest": request.source})
     recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
@@ -93,14 +88,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     bring_champion(git, champion)
     run_uses(before(graph_of(recipe)), settings, root, log)
 
-    decision = decide(
-        git,
-        champion,
-        *(Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")),
-        thresholds=request.thresholds,
-        rules=rules,
-        recipe=load_recipe(request.folder / PARAMS),
-    )
+    decision = decide(git, champion, root / "ingest" / "corpus", request.thresholds, rules)
     planned = decision.plan
     log(f"[refresh] {planned.level}: {planned.reason}")
     if decision.refused and not request.again:
@@ -114,6 +102,17 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     return Refreshed(planned, release(git, decision, champion, rules, branch))
 
 
+def champion_of(git: Git, repo: str) -> Release:
+    """The release in use. Raises `InputError` if there is none."""
+    champion = read_history(git).champion
+    if champion is None:
+        raise InputError(
+            f"nothing is released in {repo} yet, so there is nothing to refresh; run the whole pipeline (`dvc repro`), "
+            "then `stillhouse release promote`"
+        )
+    return champion
+
+
 @dataclass(frozen=True)
 class Decision:
     """How far a refresh goes. `refused` says why its challenger was refused before, and `key` names that note."""
@@ -125,17 +124,13 @@ class Decision:
 
 
 @doing("comparing the corpora")
-def decide(
-    git: Git,
-    champion: Release,
-    old: Corpus,
-    new: Corpus,
-    *,
-    thresholds: Thresholds,
-    rules: Any,
-    recipe: Mapping[str, Any],
-) -> Decision:
-    """Compares a corpus with the champion's. Raises `InputError` if the champion lacks what the level starts from."""
+def decide(git: Git, champion: Release, corpus: Path, thresholds: Thresholds, rules: Any) -> Decision:
+    """Compares a corpus with the champion's, which is in the clone.
+
+    Raises `InputError` if the champion lacks what the level starts from.
+    """
+    recipe = load_recipe(git.folder / PARAMS)
+    old, new = Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"), Corpus.open(corpus)
     changed = difference(old, new)
     planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
     if planned.level == Level.PRETRAIN and "encoder" not in champion.paths:
@@ -153,14 +148,21 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
 
     `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's HEAD.
     """
-    folder, level = git.folder, decision.plan.level
-    recipe = load_recipe(folder / PARAMS)
-    whole = graph_of(recipe)
+    folder, planned = git.folder, decision.plan
+    whole = graph_of(load_recipe(folder / PARAMS))
     levels = Levels(whole, champion.paths)
-    write_stages(folder, (*before(whole), *levels.uses_of(level)), champion)
+    write_stages(folder, (*before(whole), *levels.uses_of(planned.level)), champion)
+    candidate = Candidate(
+        folder,
+        {name: (ARTIFACTS / place).as_posix() for name, place in levels.released_by(planned.level).items()},
+        BUMPS[planned.level],
+        f"{planned.level} on {champion.name}: {planned.reason}",
+        {"level": str(planned.level), "difference": decision.changed.plain()},
+        base,
+    )
     outcome = promote(
-        replace(_candidate(folder, decision.plan, champion, levels, decision.changed.plain()), base=base),
-        lambda against: _compare(folder / ARTIFACTS, level, rules, champion, against),
+        candidate,
+        lambda against: _compare(folder / ARTIFACTS, planned.level, rules, champion, against),
         branch,
         recorded=False,
     )
@@ -171,20 +173,8 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     return outcome
 
 
-def _candidate(folder: Path, planned: Plan, champion: Release, levels: Levels, changed: dict[str, Any]) -> Candidate:
-    places = levels.released_by(planned.level)
-    return Candidate(
-        folder=folder,
-        paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},
-        bump=BUMPS[planned.level],
-        summary=f"{planned.level} on {champion.name}: {planned.reason}",
-        facts={"level": str(planned.level), "difference": changed},
-    )
-
-
 def _compare(root: Path, level: Level, config: Any, champion: Release, against: Release) -> dict[str, Any]:
-    """Runs the step `compare-release` on both runs. The champion must still be the one beside which the challenger was
-    made."""
+    """Compares both runs. The champion must still be the one beside which the challenger was made."""
     if against.tag != champion.tag:
         raise Overtaken(
             f"{against.name} became champion while this refresh ran on {champion.name}; repeat it to start from there"
@@ -193,5 +183,10 @@ def _compare(root: Path, level: Level, config: Any, champion: Release, against: 
     inputs |= {system: root / place for system, place in runs_of(level).items()}
     if level == Level.INDEX and "index" in champion.paths:
         inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
+    return verdict(root, config, inputs)
+
+
+def verdict(root: Path, config: Any, inputs: Mapping[str, Path]) -> dict[str, Any]:
+    """Runs the step `compare-release` and returns what it found."""
     execute(find_step("compare-release"), config, inputs, {"verdict": root / VERDICT})
     return dict(read_manifest(root / VERDICT).facts)

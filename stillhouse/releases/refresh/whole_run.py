@@ -14,12 +14,12 @@ from stillhouse.core.remote.git import Git
 from stillhouse.pipeline.graph import ARTIFACTS, Use, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
-from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.uses import needed
 from stillhouse.releases.promotion import Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import Levels, released_of
 from stillhouse.releases.refresh.plan import Level
+from stillhouse.releases.refresh.run import verdict
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion
 from stillhouse.releases.tags import Release
 
@@ -60,8 +60,7 @@ def promote_whole_run(
             "champion": root / COMPARED / "run",
             "challenger": root / places["run"],
         }
-        execute(find_step("compare-release"), config, inputs, {"verdict": root / "compare_release" / "verdict"})
-        return dict(read_manifest(root / "compare_release" / "verdict").facts)
+        return verdict(root, config, inputs)
 
     passages = read_manifest(root / places["corpus"], verify=False).facts.get("passages", "?")
     summary = f"a whole run on {passages} passages"

@@ -165,7 +165,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
         return promote(made, lambda against: ACCEPTED, branch, recorded=False)
 
     monkeypatch.setattr(on_cluster, "release", release)
-    monkeypatch.setattr(on_cluster, "_decide", lambda *given: Decision(Plan(Level.INDEX, ""), ANY, "", ""))
+    monkeypatch.setattr(on_cluster, "decide", lambda *given: Decision(Plan(Level.INDEX, ""), ANY, "", ""))
     parameters = Parameters(**asked(place, releases=str(edited)))
     planned = Planned(Level.INDEX, "v1.0.0", "one text is new")
     before = call(edited, "git", "show", "main:params.yaml")

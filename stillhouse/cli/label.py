@@ -1,7 +1,5 @@
 """`stillhouse label`: shows passages on a local web page, for which the user writes questions."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress

@@ -1,7 +1,5 @@
 """`stillhouse publish`: writes a release to a vector store, and puts it into use there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

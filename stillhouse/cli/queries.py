@@ -1,8 +1,6 @@
 """`stillhouse queries export`: exports feedback from a service as train queries for the next refresh, or its questions
 without passages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`stillhouse refresh`: updates the released retriever to its corpus, with as little work as needed."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`stillhouse release`: lists, promotes, rolls back and fetches releases of the retriever, and writes its card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -6,8 +6,6 @@ the same inputs give the same bytes. An artifact's digest is the SHA-256 of its 
 The seal distinguishes a damaged manifest from one that a step wrote.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

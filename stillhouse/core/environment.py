@@ -3,8 +3,6 @@
 Also environment variables that are set for a while, for code that reads them here and in processes that it starts.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

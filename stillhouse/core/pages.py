@@ -3,8 +3,6 @@
 In Markdown, text from a corpus, a file or an error is shown literally, never as markup.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache

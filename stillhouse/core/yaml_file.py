@@ -1,7 +1,5 @@
 """The one place that reads a user's YAML: returns plain data, or raises an error that names the line."""
 
-from __future__ import annotations
-
 import reprlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The checks on every row of a corpus: shares and counts, each against a threshold of `validate`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stillhouse.core.errors import InputError

@@ -5,8 +5,6 @@ is a folder that appears whole or not at all, even after a kill, and takes the m
 then applies the rules that involve earlier parts.
 """
 
-from __future__ import annotations
-
 import heapq
 import json
 import shutil

@@ -12,8 +12,6 @@ each text that it contains. All conditions must hold. A passage without the fiel
 Shapes: B passages of a block, N passages, F that meet the conditions.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -1,7 +1,5 @@
 """A quick look at a source: its numbers of passages and articles, the lengths, and the questions in each split."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter, defaultdict

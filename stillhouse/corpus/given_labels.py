@@ -1,7 +1,5 @@
 """Refuses a source without passages, or whose labels were lost: generated questions never replace given ones."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Turns a source into the tables of a corpus folder."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

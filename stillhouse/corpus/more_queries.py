@@ -8,8 +8,6 @@ or test query is left out, and so is one about an article that synthetic dev or 
 would otherwise be computed on training data.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace

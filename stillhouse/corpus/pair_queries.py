@@ -22,8 +22,6 @@ split. A link between articles of different splits makes no query. All passages 
 Shapes: S sentences, P passages, A articles, L links, K chosen sentences.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass

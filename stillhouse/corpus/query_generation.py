@@ -11,8 +11,6 @@ that the others keep. A question that several would drop gets the first of their
 Shape suffix: Q questions.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict

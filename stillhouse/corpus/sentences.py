@@ -5,8 +5,6 @@ The sentences of a corpus that can serve as queries are neither too short nor to
 Shapes: S sentences, P passages.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from array import array

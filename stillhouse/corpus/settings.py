@@ -3,8 +3,6 @@
 Nothing heavy is imported here: both steps read it to declare their flags.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

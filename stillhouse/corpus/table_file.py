@@ -1,7 +1,5 @@
 """Writes a Parquet table of any size as its rows come, with the same bytes as if written at once."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Texts by row from a memory-mapped file: only requested texts take memory."""
 
-from __future__ import annotations
-
 import mmap
 import tempfile
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Great Expectations holds a whole frame and several copies in memory, so it check
 table, spread evenly over it; `corpus.checks` checks every row.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

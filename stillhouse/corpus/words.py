@@ -5,8 +5,6 @@ word, and BM25 indexes each pair of neighbouring characters. In other scripts a 
 vowels of Hindi are marks. `docs/languages.md` has the figures.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A LoRA adapter that peft wrote, as a model: its change is added to the weights that it was trained on."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -8,8 +8,6 @@
 For separate towers, sentence-transformers gets a `Router` over both: `encode_query` and `encode_document`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path

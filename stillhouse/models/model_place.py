@@ -5,8 +5,6 @@ model.
 PyTorch.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Mapping

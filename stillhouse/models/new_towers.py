@@ -9,8 +9,6 @@ Shape suffixes: D width of the (large model's) vectors, F width of the last laye
 model's vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

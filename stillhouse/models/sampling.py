@@ -7,8 +7,6 @@ once. Rows whose answers have all ended leave the batch.
 Shape suffixes: B prompts, S answers of a prompt, L tokens of a prompt, T tokens of an answer, V vocabulary, R rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

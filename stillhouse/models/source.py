@@ -1,7 +1,5 @@
 """The model that training starts from: located, cut, checked and written as a folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -9,8 +9,6 @@ encoders, whose type 1 was not trained for retrieval.
 If a title or text spells out a special token (`[SEP]`), it is tokenized like any other word.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

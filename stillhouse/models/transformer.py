@@ -5,8 +5,6 @@ not. These are checked: `config.json` names a model type of transformers; the fi
 the configured shape; and the tokenizer's ids are rows of the word embeddings.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

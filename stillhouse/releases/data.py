@@ -1,7 +1,5 @@
 """The DVC operations that releases need: check that the workspace is complete; record, push and fetch artifacts."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ The card is not in the folder that `select-best` wrote: it needs figures that ex
 of the base model, which may be a place and is in no manifest.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Mapping

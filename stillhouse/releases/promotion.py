@@ -4,8 +4,6 @@ The order makes it safe to stop at any point and to repeat it: first the compari
 is already there), then a single push to git of the commit and both tags, which takes effect as a whole or not at all.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

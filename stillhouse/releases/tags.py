@@ -7,8 +7,6 @@ rollback both add the next champion tag. Since a tag can be created only once, o
 other gets an error.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ The processes of torchrun share every block. Since a text's vector does not depe
 the result does not depend on blocks, processes or earlier runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ in full fp32, not TF32.
 Shape suffixes: Q queries, B vectors of a block, K depth, D width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 

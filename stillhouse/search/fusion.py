@@ -3,8 +3,6 @@
 Shape suffixes: Q queries, K candidates of a query, F scores of a candidate (BM25's, the retriever's, …).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

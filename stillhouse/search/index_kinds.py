@@ -4,8 +4,6 @@ They are built on one thread with faiss's fixed seeds, so the same vectors give 
 D width.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 Shapes: N passages, Q queries, K depth, D width.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 asked to, once every client has its answer.
 """
 
-from __future__ import annotations
-
 import signal
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`/documents` adds documents to the store of a service, or deletes them there."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Vectors of texts, through the APIs of OpenAI (`/v1`) and text-embeddings-inference."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """What a client gets instead of an answer: a code and one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 

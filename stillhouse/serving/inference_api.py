@@ -1,7 +1,5 @@
 """The Open Inference Protocol V2 over HTTP: texts in, vectors out, for the clients of KServe and Triton."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every answer is on the disk before the next passage is shown. The page works without scripts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """The search page and the list of endpoints: server-side HTML, without scripts or external requests."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from pathlib import Path

@@ -3,8 +3,6 @@
 It is apart because it needs transformers, which takes seconds to import, and most releases have no cross-encoder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -7,8 +7,6 @@ text would bring 64 KB of its neighbours into the process, and the process would
 Shape suffixes: N passages, B passages of a batch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -3,8 +3,6 @@
 The files of a day are `queries/20260331.jsonl` and `feedback/20260331.jsonl`. They say nothing about who asked.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -3,8 +3,6 @@
 Shape suffixes: Q queries, K ranks, D width.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Each check asks git for its tags. A new release is fetched into its own folder, 
 uses CPU time and memory and changes the current folder, none of which may affect the service's clients.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

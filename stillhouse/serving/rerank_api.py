@@ -1,7 +1,5 @@
 """A cross-encoder's scores, through the APIs of Cohere, Jina and text-embeddings-inference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """`POST /search` ranks passages for queries; `POST /feedback` takes what people thought of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What the endpoints share: the releases, the queue, the limits, and how a client's question becomes a job."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

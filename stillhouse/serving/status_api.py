@@ -1,7 +1,5 @@
 """The endpoints for operators: liveness, the release served, and metrics."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

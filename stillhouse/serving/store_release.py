@@ -1,7 +1,5 @@
 """A release whose passages are searched in a store, by its own encoder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast

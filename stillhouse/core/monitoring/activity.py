@@ -13,8 +13,6 @@ seconds, even if the work has no name. Outside `watched`, `doing` costs nothing 
 holds Python's lock delays the line until it releases it.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

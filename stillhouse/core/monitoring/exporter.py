@@ -3,8 +3,6 @@
 Live figures are on `/metrics` while a step runs. Others are pushed to a Pushgateway; a failed push only logs a line.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import defaultdict

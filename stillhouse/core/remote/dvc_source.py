@@ -3,8 +3,6 @@
 The repository is a git URL or a folder; a path in it may be tracked by DVC or by git itself.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 """Ray as the engine, `ray`, `ray:N` or `ray://HOST:PORT`: processes on this machine, or on a cluster whose machines
 see the same files. `local` is no engine."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

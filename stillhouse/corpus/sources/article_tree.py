@@ -3,8 +3,6 @@
 A source may come from a repository, so no link may lead out of it: `notes.txt -> /etc/passwd` would become a passage.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Detects the format of a source and opens it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The files of Dense Passage Retrieval: `psgs_w100.tsv`, training JSON, and question files with answers."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence

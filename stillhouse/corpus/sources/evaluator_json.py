@@ -1,8 +1,6 @@
 """JSON files of `corpus`, `queries` and `relevant_docs`: the three arguments of sentence-transformers'
 `InformationRetrievalEvaluator`, and what LlamaIndex's `EmbeddingQAFinetuneDataset` saves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -4,8 +4,6 @@ Ids are made as in a tree of Markdown. If a page has exactly one `main` (or elem
 that is read. The title is its first `h1`, else the page's `title`, else the file's name.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Sequence

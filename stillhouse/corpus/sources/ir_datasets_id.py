@@ -1,7 +1,5 @@
 """Any dataset of the `ir_datasets` catalogue, by its id; the package downloads it, or says how to get it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

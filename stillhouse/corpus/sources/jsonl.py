@@ -2,8 +2,6 @@
 `_id`, `title`, `sections` [{heading, level, paragraphs}], `links` [_id].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

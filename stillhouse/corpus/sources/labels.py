@@ -2,8 +2,6 @@
 source's own, a folder's with extra dev or test queries, and those that Stillhouse writes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping

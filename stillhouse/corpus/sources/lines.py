@@ -1,7 +1,5 @@
 """Reads text files, plain or gzip: every unreadable line is rejected and the rest is kept."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

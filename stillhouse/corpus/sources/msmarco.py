@@ -1,7 +1,5 @@
 """MS MARCO in tab-separated files, with the judgements of a TREC Deep Learning track as test."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The options of a reader, and the built-in sample. Cheap to import, since the command line uses it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources

@@ -2,8 +2,6 @@
 several times as fast as row by row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path

@@ -4,8 +4,6 @@ A piece of the passage `d` is the passage `d#k`, counted from 1. It keeps the pa
 its fields `begin` and `end` say which characters of the text it is.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

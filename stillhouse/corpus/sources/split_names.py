@@ -1,7 +1,5 @@
 """Recognises splits by name, and renames the splits of a source."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

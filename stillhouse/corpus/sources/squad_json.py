@@ -1,7 +1,5 @@
 """SQuAD 1.1 and 2.0: articles of paragraphs, questions about each, and the answers in it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table files of a folder by their names, the columns of each, and the fields of passages that are kept."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tables: Parquet, CSV, TSV and JSON files of passages, queries, qrels and more, such as a `corpus/` folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

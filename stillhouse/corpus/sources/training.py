@@ -1,7 +1,5 @@
 """Training files of FlagEmbedding, Tevatron and sentence-transformers: each row a question with its passages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path

@@ -10,8 +10,6 @@ format a row has, and the passages in its cells.
 | DPR | `question` | `positive_ctxs`: `passage_id`, `title`, `text` | `hard_negative_ctxs`, `negative_ctxs` |
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

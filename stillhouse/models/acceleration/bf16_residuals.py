@@ -6,8 +6,6 @@ nothing. The kernel still adds up means and variances in fp32. A Transformer's l
 do its states.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from functools import partial
 from types import MethodType

@@ -2,8 +2,6 @@
 precision depends on the CPU's vendor.
 """
 
-from __future__ import annotations
-
 import platform
 from contextlib import AbstractContextManager
 from functools import cache

@@ -9,8 +9,6 @@ plain layer by rounding alone. Training under autocast does not change, because 
 Shape suffixes: R rows (tokens of a batch), I inputs, O outputs of a layer.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager

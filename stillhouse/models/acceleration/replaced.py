@@ -1,7 +1,5 @@
 """Gives modules of a model another `forward` for a while. All fast computations here begin and end this way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ Between plan and promotion, one task runs the steps of the chosen level. Each ta
 removed when it ends, and gets what it needs as artifacts.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress

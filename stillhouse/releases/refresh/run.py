@@ -1,7 +1,5 @@
 """One refresh, from the current corpus to a release, a refusal, or nothing to do."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

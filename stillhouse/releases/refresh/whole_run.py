@@ -1,7 +1,5 @@
 """The promotion of a whole run: compares what `dvc repro` made in a workspace with the champion, on the same corpus."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The workspace of a refresh: a clone of the release repository, with the champion's artifacts in it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

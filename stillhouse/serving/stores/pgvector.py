@@ -3,8 +3,6 @@
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ OpenSearch and Elasticsearch it writes a file in their bulk format: a line with 
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

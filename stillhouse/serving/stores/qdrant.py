@@ -4,8 +4,6 @@ for one process and small collections.
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ A store holds a table per release, `NAME_<digest>`, and beside the tables *notes
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

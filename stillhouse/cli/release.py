@@ -76,7 +76,7 @@ def promote_action(argv: Sequence[str]) -> int:
     from stillhouse.core.monitoring.watch import watch_task
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
-    from stillhouse.releases.refresh.whole_run import promote_whole_run
+    from stillhouse.releases.refresh.run import promote_whole_run
 
     with environment(arguments, arguments.folder), watched("release", quiet()):
         with watch_task("promote", warn) as task:

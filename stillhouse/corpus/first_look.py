@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.given_labels import refuse_lost
+from stillhouse.corpus.ingestion import refuse_lost
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Qrel, Row
 from stillhouse.corpus.titles import passage_text

@@ -14,7 +14,6 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
-from stillhouse.corpus.given_labels import refuse_lost
 from stillhouse.corpus.more_queries import PLACE as ADDED_PLACE
 from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
 from stillhouse.corpus.pair_queries import PairQueries, PairQuery, make_pair_queries
@@ -23,7 +22,7 @@ from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.labels import PLACES
-from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
+from stillhouse.corpus.sources.rows import Each, Qrel, Query, Rejected, Row, Source, split_in
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_rows
 from stillhouse.corpus.titles import LEFT_OUT
@@ -32,6 +31,7 @@ FILES_TOGETHER = 1000
 """Files that one process digests per call."""
 OBJECTS = 100_000
 """New objects after which Python's garbage collector runs while rows are read."""
+LABELS = ("qrel", "answer", "query")
 
 
 @contextmanager
@@ -248,3 +248,36 @@ def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, 
         "unjudged": [(row.id, row.text) for row in corpus.unjudged.values()],
     }
     return tables | {name: rows for name, rows in sparse.items() if rows}
+
+
+def refuse_lost(corpus: CleanCorpus) -> None:
+    """Raises `InputError` if there is no passage, or if the source has labels for a split and none are usable."""
+    if not len(corpus.passages):
+        raise InputError(
+            f"the source has no passage{_why(corpus.rejected)}; correct these rows, or name another source or format"
+        )
+    rows = [row for row in corpus.rejected if row.kind in LABELS]
+    given = corpus.given | Counter(split for row in rows if row.kind == "qrel" and (split := _split(row)))
+    taken = set(corpus.split_of.values())
+    for split in SPLITS:
+        if given[split] and split not in taken:
+            own = [row for row in rows if _split(row) == split] or rows
+            raise InputError(
+                f"the source has labels of {split}, and no question could be read with one{_why(own)}; correct these "
+                f"rows, or take the labels of {split} away"
+            )
+
+
+def _split(row: Rejected) -> str:
+    """The split that the file of a row names, or ""."""
+    return split_in(row.where.rpartition(":")[0].rpartition("/")[2]) or ""
+
+
+def _why(rows: Iterable[Rejected]) -> str:
+    """The most frequent reason, and the first row with it."""
+    counts = Counter((row.kind, row.reason) for row in rows)
+    if not counts:
+        return ""
+    (kind, reason), count = counts.most_common(1)[0]
+    first = next(row for row in rows if (row.kind, row.reason) == (kind, reason))
+    return f" ({count:,} × {kind}: {reason}; the first is {first.where}: {first.content})"

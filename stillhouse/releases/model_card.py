@@ -24,7 +24,7 @@ from stillhouse.pipeline.start_model import place_of
 from stillhouse.pipeline.steps.execute import READ
 from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
-from stillhouse.releases.refresh.whole_run import released_figures
+from stillhouse.releases.refresh.run import released_figures
 from stillhouse.releases.refresh.workspace import PARAMS
 
 CARD = "README.md"

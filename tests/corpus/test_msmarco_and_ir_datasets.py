@@ -15,7 +15,7 @@ from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.split_names import with_splits
+from stillhouse.corpus.sources.rows import with_splits
 
 AS_GIVEN = IngestSettings(queries="source", dev_fraction=0)
 

@@ -19,8 +19,7 @@ from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.labels import with_queries
-from stillhouse.corpus.sources.rows import Source
-from stillhouse.corpus.sources.split_names import with_splits
+from stillhouse.corpus.sources.rows import Source, with_splits
 
 CHOICES = IngestSettings(queries="source", dev_fraction=0)
 FEW = settings(max_examples=20, deadline=None)

@@ -24,9 +24,9 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
     Source,
+    split_in,
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
-from stillhouse.corpus.sources.split_names import split_in
 
 DPR = "dpr"
 COLUMNS = ("id", "text", "title")

@@ -11,8 +11,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.json_files import beginning, read_document
 from stillhouse.corpus.sources.lines import IllTyped, object_of, text_field
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Passage, Qrel, Query, Rejected, Row, Source, whole
-from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Passage, Qrel, Query, Rejected, Row, Source, split_in, whole
 
 EVALUATOR_JSON = "evaluator-json"
 KEYS = "corpus", "queries", "relevant_docs"

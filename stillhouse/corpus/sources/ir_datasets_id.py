@@ -5,8 +5,7 @@ from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
-from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source, whole
-from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source, split_in, whole
 
 IR_DATASETS = "ir_datasets"
 SCHEME = "ir_datasets:"

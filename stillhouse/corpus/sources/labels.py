@@ -13,9 +13,8 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
-from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source, split_in
 from stillhouse.corpus.sources.spans import Span, divide
-from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_columns import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
 

@@ -28,9 +28,9 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
     Source,
+    split_in,
     whole,
 )
-from stillhouse.corpus.sources.split_names import split_in
 
 SQUAD = "squad"
 SUFFIXES = (".json", ".json.gz")

@@ -9,8 +9,7 @@ from typing import Any
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.fields import FILE
 from stillhouse.corpus.sources.lines import Fields, in_any_case
-from stillhouse.corpus.sources.rows import Passage, Rejected
-from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.rows import Passage, Rejected, split_in
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 NAMES = {

@@ -43,9 +43,9 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
     Source,
+    split_in,
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
-from stillhouse.corpus.sources.split_names import split_in
 from stillhouse.corpus.sources.table_columns import (
     FIELD,
     NAMES,

@@ -7,8 +7,7 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.dpr import query_id
 from stillhouse.corpus.sources.lines import Fields, IllTyped, identifier, text_field
-from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source, whole
-from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.rows import LeftOut, Passage, Qrel, Query, Rejected, Row, Source, split_in, whole
 from stillhouse.corpus.sources.training_rows import SUFFIXES, Columns, Given, columns_of, passages_in, read_rows
 
 TRAINING = "training"

@@ -40,7 +40,7 @@ def run(config: IngestSettings, inputs: Paths, outputs: Paths, context: Context)
     from stillhouse.corpus.sources.distractors import with_distractors
     from stillhouse.corpus.sources.labels import PLACES, with_queries
     from stillhouse.corpus.sources.options import Options
-    from stillhouse.corpus.sources.split_names import check_splits, with_splits
+    from stillhouse.corpus.sources.rows import check_splits, with_splits
 
     check_tasks(config.pair_tasks)
     if "generated" in inputs and config.queries == "pairs":

@@ -151,7 +151,7 @@ def test_commands_that_release_push_the_outcome(
     in_use: bool, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
-    monkeypatch.setattr("stillhouse.releases.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
+    monkeypatch.setattr("stillhouse.releases.refresh.run.promote_whole_run", lambda *given, **named: outcome)
     refreshed = Refreshed(Plan(Level.INDEX, "one article"), outcome)
     monkeypatch.setattr("stillhouse.releases.refresh.run.refresh", lambda *given: refreshed)
     cli.main(["release", "promote", "--folder", str(tmp_path)])

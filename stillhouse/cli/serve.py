@@ -191,8 +191,7 @@ def source_of(arguments: argparse.Namespace) -> Source:
 
 def open_release(source: Source, precision: str = "fp32", store: Store | None = None) -> Release:
     """Opens, checks and warms up what a source holds, to be searched in `store` if there is one."""
-    from stillhouse.serving.release import Release
-    from stillhouse.serving.store_release import StoreRelease
+    from stillhouse.serving.release import Release, StoreRelease
 
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
     if store:

@@ -28,7 +28,6 @@ from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
 from stillhouse.models.acceleration.device import autocast, computed_in, on_device
 from stillhouse.models.acceleration.linear_layers import packed_linears
 from stillhouse.models.acceleration.memory import freed_memory_kept
-from stillhouse.models.adapter import whole_model
 from stillhouse.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
 from stillhouse.models.encoder_settings import (
     CONFIG,
@@ -50,7 +49,7 @@ from stillhouse.models.towers import (
     read_modules,
     write_modules_folder,
 )
-from stillhouse.models.transformer import longest_text, refuse_longer
+from stillhouse.models.transformer import longest_text, refuse_longer, whole_model
 
 PADDED_TO = 8
 """Texts are padded to a multiple of this: small enough to cost little, large enough that many texts share a length."""

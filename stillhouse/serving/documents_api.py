@@ -7,9 +7,9 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from stillhouse.serving.errors import Items, Problem, Strict
+from stillhouse.serving.release import StoreRelease
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import Served, Service
-from stillhouse.serving.store_release import StoreRelease
 
 router = APIRouter()
 

@@ -12,8 +12,7 @@ import pytest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.articles import lay_out
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.pair_drawing import TASKS
-from stillhouse.corpus.pair_queries import PairQueries, make_pair_queries
+from stillhouse.corpus.pair_queries import TASKS, PairQueries, make_pair_queries
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sentences import query_sentences
 from stillhouse.corpus.settings import IngestSettings

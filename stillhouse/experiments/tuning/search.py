@@ -182,7 +182,7 @@ def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) ->
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.settings import InferenceConfig
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     opened, encoder = Corpus.open(corpus), BiEncoder.load(retriever)
     vectors = open_index(index, opened)

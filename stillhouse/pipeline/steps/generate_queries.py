@@ -250,7 +250,7 @@ def _rankings(
         yield bm25.search(texts, config.round_trip_depth)[0]
     if "index" in inputs:
         from stillhouse.models.encoder import BiEncoder
-        from stillhouse.search.dense import open_index, retrieve
+        from stillhouse.search.searcher import open_index, retrieve
 
         encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
         yield retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0]

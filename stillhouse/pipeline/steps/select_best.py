@@ -50,7 +50,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import (
         Fusion,
         HybridIndex,
@@ -59,6 +58,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         measure_rankings,
         unfitted,
     )
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.winner import (
         METRICS,
         Contender,

@@ -20,7 +20,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.new_towers import multiply_vectors
     from stillhouse.pipeline.steps.execute import refuse_other_model
-    from stillhouse.search.dense import open_index
+    from stillhouse.search.searcher import open_index
     from stillhouse.training.projection_training import train_projection
 
     refuse_other_model(STEP, inputs, "old_index", "encoder")

@@ -22,8 +22,7 @@ from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import passage_text
 from stillhouse.models.query_encoder import TextEncoder, open_passage_encoder, open_query_encoder
-from stillhouse.search.dense import refuse_not_finite
-from stillhouse.search.searcher import Hit
+from stillhouse.search.searcher import Hit, refuse_not_finite
 from stillhouse.search.vector_index import cut
 from stillhouse.serving.stores.store import TEXTS, Row, Store, open_store
 

@@ -1,6 +1,6 @@
 """Articles as arrays: passages, neighbours, first sections and links, and the draws of BFS and WLP (Chang et al. §3).
 
-Pair queries of a corpus (`pair_drawing`) and pre-training on pairs (`pretraining/pairs`) both draw here.
+Pair queries of a corpus (`pair_queries`) and pre-training on pairs (`pretraining/pairs`) both draw here.
 
 Shapes: B pairs, N or P all passages, A articles, M passages of articles, E or L links. Rows are rows of the given
 passages.

@@ -24,8 +24,7 @@ from stillhouse.corpus.fields import present
 from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value
-from stillhouse.corpus.table_file import TableFile
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TableFile, TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 
 if TYPE_CHECKING:

@@ -24,10 +24,9 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.models.acceleration.batches import side_by_side, threads_of
-from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
 from stillhouse.models.acceleration.device import autocast, computed_in, on_device
-from stillhouse.models.acceleration.linear_layers import packed_linears
 from stillhouse.models.acceleration.memory import freed_memory_kept
+from stillhouse.models.acceleration.replaced import bf16_residuals, packed_linears
 from stillhouse.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
 from stillhouse.models.encoder_settings import (
     CONFIG,

@@ -21,7 +21,7 @@ from stillhouse.core.arrays import chunks
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.digest_numbers import digests_of
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.acceleration.batches import Ahead, side_by_side, threads_of
 from stillhouse.models.encoder import TokenizedTexts, inference, length_batches
 from stillhouse.models.settings import InferenceConfig

@@ -37,7 +37,7 @@ from stillhouse.core.artifacts import MANIFEST
 from stillhouse.core.context import Context
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.titles import divided
-from stillhouse.models.acceleration.linear_layers import EVEN, can_pack, packed_forward
+from stillhouse.models.acceleration.replaced import EVEN, can_pack, packed_forward
 from stillhouse.models.encoder_settings import EncoderSettings, read_settings
 from stillhouse.models.pooling import normalized, pool
 from stillhouse.models.settings import InferenceConfig
@@ -284,7 +284,7 @@ class AnyEncoder:
     """The tower for a role, `query` or `passage`, of a retriever of any other kind: a folder, or one that is loaded."""
 
     def __init__(self, retriever: Path | BiEncoder, context: Context, role: Role = "query") -> None:
-        from stillhouse.models.acceleration.linear_layers import keep_packed
+        from stillhouse.models.acceleration.replaced import keep_packed
         from stillhouse.models.encoder import BiEncoder
 
         self.encoder = BiEncoder.load(retriever) if isinstance(retriever, Path) else retriever

@@ -32,7 +32,7 @@ from stillhouse.corpus.titles import divided
 from stillhouse.models.acceleration.batches import side_by_side, threads_of
 from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.grouped_attention import grouped_attention
-from stillhouse.models.acceleration.linear_layers import packed_linears
+from stillhouse.models.acceleration.replaced import packed_linears
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts, length_batches
 from stillhouse.models.encoder_settings import CONFIG, T5, is_decoder, json_object, object_if_there
 from stillhouse.models.model_place import ENCODER_DECODERS

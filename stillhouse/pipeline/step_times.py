@@ -149,7 +149,7 @@ def speed(dtype: torch.dtype) -> float:
     """
     import torch
 
-    from stillhouse.models.acceleration.linear_layers import fast_linear_layers
+    from stillhouse.models.acceleration.replaced import fast_linear_layers
 
     layer, rows = torch.nn.Linear(384, 1536, dtype=dtype), torch.ones(256, 384, dtype=dtype)
     best, until = math.inf, time.process_time() + SECONDS_MEASURED

@@ -26,7 +26,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import Corpus, passage_text_blocks
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.acceleration.batches import Ahead, Behind
 from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.processes import join, wait_for_all

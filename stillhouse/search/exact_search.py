@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.models.acceleration.linear_layers import EVEN, can_pack
+from stillhouse.models.acceleration.replaced import EVEN, can_pack
 
 QUERIES_AT_ONCE = 128
 BLOCK = 32_768

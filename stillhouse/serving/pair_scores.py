@@ -11,7 +11,7 @@ import numpy as np
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.models.acceleration.linear_layers import keep_packed
+from stillhouse.models.acceleration.replaced import keep_packed
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.models.encoder import inference, length_batches
 from stillhouse.models.query_encoder import EXACT

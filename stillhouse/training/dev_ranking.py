@@ -25,7 +25,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.curves import DEV
 from stillhouse.core.errors import NotFinite
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.models.acceleration.device import on_device

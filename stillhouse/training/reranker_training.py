@@ -17,7 +17,7 @@ from stillhouse.core.arrays import chunks
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow
 from stillhouse.corpus.store import Corpus, open_passage_texts
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.models.pair_scores import PairTexts

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.models.acceleration.linear_layers import can_pack
+from stillhouse.models.acceleration.replaced import can_pack
 from stillhouse.search.exact_search import FEW, exact_search, gpu_search, inner_products, packed, unpacked
 
 

@@ -6,10 +6,9 @@ Shapes: B pairs, N or P all passages, A articles, M passages of articles, E or L
 passages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +44,7 @@ class Articles:
         links_M2: NDArray[np.int32],
         usable_N: NDArray[np.bool_],
         heldout_N: NDArray[np.bool_],
-    ) -> Articles:
+    ) -> Self:
         """Keep usable passages, and links between two articles with passages that are both held out or both not."""
         count = int(article_N.max(initial=-1)) + 1
         rows = np.flatnonzero(usable_N & (article_N >= 0))

@@ -11,8 +11,6 @@ Redirections are refused, since `urllib` would send the key to any address that 
 foreign text: they are cut short, and the key and anything that looks like a password are removed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -22,7 +20,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
@@ -99,7 +97,7 @@ class ChatServer:
         self._opener = urllib.request.build_opener(_NoRedirection)
         self._over = threading.Event()
 
-    def __enter__(self) -> ChatServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

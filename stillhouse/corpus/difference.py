@@ -6,10 +6,9 @@ corpora of any size can be compared.
 Shapes: N passages of one corpus, each with two 64-bit halves of a digest.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ class Passages:
     texts_N: NDArray[np.void]
 
     @classmethod
-    def of(cls, corpus: Corpus) -> Passages:
+    def of(cls, corpus: Corpus) -> Self:
         ids, texts = [np.empty(0, PAIR)], [np.empty(0, PAIR)]
         for block in corpus.passage_blocks("passage_id", "title", "text"):
             ids.append(_pairs(list(block["passage_id"])))

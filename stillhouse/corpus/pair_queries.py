@@ -22,8 +22,6 @@ split. A link between articles of different splits makes no query. All passages 
 Shapes: S sentences, P passages, A articles, L links, K drawn queries.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class Drawn(NamedTuple):
     numbers_K: NDArray[np.int64]
     places_K2: NDArray[np.int64]
 
-    def among(self, kept_K: NDArray[np.bool_]) -> Drawn:
+    def among(self, kept_K: NDArray[np.bool_]) -> "Drawn":
         """The queries that a mask selects."""
         return Drawn(*(part[kept_K] for part in self))
 

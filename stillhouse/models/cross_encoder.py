@@ -8,12 +8,10 @@ the query's half and that of the passage's half. So it begins with what a retrie
 Shape suffixes: P pairs, L tokens, D hidden width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -192,7 +190,7 @@ class CrossEncoder(PairScorer):
     @doing("loading the model")
     def start(
         cls, folder: Path, max_length: int, layers: int | None = None, *, shorten: bool = False, pooling: str = CLS
-    ) -> CrossEncoder:
+    ) -> Self:
         """A new cross-encoder on a pre-trained encoder or a retriever.
 
         With `pooling` "cls" it has a scoring layer, drawn from torch's random state. `layers` keeps this many of the

@@ -3,8 +3,6 @@
 Shape suffixes: B texts, L tokens, D width, N all texts.
 """
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -118,7 +116,7 @@ class BiEncoder(nn.Module):
 
     @classmethod
     @doing("loading the model")
-    def load(cls, folder: str | PathLike[str], **changes: Any) -> BiEncoder:
+    def load(cls, folder: str | PathLike[str], **changes: Any) -> Self:
         """Load an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
         `towers="separate"` gives queries a copy of a shared tower; `towers="shared"` drops a separate query tower.
@@ -129,7 +127,7 @@ class BiEncoder(nn.Module):
             return cls._load(place, changes)
 
     @classmethod
-    def _load(cls, folder: Path, changes: Mapping[str, Any]) -> BiEncoder:
+    def _load(cls, folder: Path, changes: Mapping[str, Any]) -> Self:
         prompts = {name: changes.get(name) for name in ("query_prompt", "passage_prompt")}
         refuse_unsupported(folder, **prompts)
         if not is_model(folder):

@@ -8,11 +8,9 @@
 Shape suffixes: P pairs, L tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +38,7 @@ class ModuleCrossEncoder(PairScorer):
         self._modality = "text"
 
     @classmethod
-    def open(cls, folder: Path, raw: bool) -> ModuleCrossEncoder:
+    def open(cls, folder: Path, raw: bool) -> Self:
         """Raises `InputError` for modules that could run code or give no score, and for a damaged folder."""
         from sentence_transformers import CrossEncoder as Scorer
 

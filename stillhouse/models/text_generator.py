@@ -8,14 +8,12 @@ Shape suffixes: P pairs or prompts, S answers of a prompt, L tokens of a pair, A
 answers, V vocabulary.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -84,7 +82,7 @@ class TextGenerator(PairScorer):
     @doing("loading the language model")
     def load(
         cls, place: Path, kind: str = "questions", prompt: str | None = None, passage_tokens: int | None = None
-    ) -> TextGenerator:
+    ) -> Self:
         """The model of a folder or a GGUF file, in float32.
 
         Prompt and tokens default to those that it was trained with, then to the prompt for a `kind` of texts. Raises

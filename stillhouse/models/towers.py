@@ -15,8 +15,6 @@ In `stillhouse.json`, the setting `pooling: modules` marks the folder of a model
 Shape suffixes: B texts, L tokens, D width of the vectors, T tokens of all texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -296,7 +294,7 @@ class BagOfWordsTower(nn.Module):
         mean_BD = pool(self.embedding(ids_BL), word_BL, "mean")
         return self.output(torch.tanh(self.hidden(mean_BD)))
 
-    def drawn_anew(self) -> BagOfWordsTower:
+    def drawn_anew(self) -> "BagOfWordsTower":
         """A new tower of the same sizes, with parameters drawn from torch's random state."""
         vocabulary, embedding = self.embedding.weight.shape
         added = tuple(self.get_buffer("added").tolist())

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.corpus.answers import compile_answer
 from stillhouse.corpus.checks import Check, _integrity, _PassageCounts
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.ingestion import ingest_source
-from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.rows import Answer, Passage, Qrel, Query, Row, Source, whole
 from stillhouse.corpus.store import Corpus
-
-AS_GIVEN = IngestSettings(queries="source", dev_fraction=0)
 
 ROWS: list[Row] = [
     Passage("p", "", "text", "p", "", 0, "f:1"),

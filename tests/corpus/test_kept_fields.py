@@ -1,7 +1,5 @@
 """The fields that `ingest` keeps of its sources: those named, typed alike from every format, and a corpus's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path

@@ -9,15 +9,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.ingestion import ingest_source
-from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import with_splits
-
-AS_GIVEN = IngestSettings(queries="source", dev_fraction=0)
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

@@ -97,9 +97,8 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
 def test_over_many_seeds_a_task_makes_every_allowed_query_and_no_other(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
-        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, pair_tasks=(task,), seed=seed)))[
-            task
-        ]
+        choices = replace(CHOICES, pair_tasks=(task,), seed=seed)
+        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, choices))[task]
     assert union == allowed(SMALL, LINKS)[task]
 
 

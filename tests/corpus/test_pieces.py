@@ -1,7 +1,5 @@
 """Pieces of long passages: those of a slow splitter, whole by the tokenizer's own count, and the same from parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path

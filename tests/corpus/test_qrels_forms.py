@@ -1,7 +1,5 @@
 """The forms in which people have qrels, and the errors for labels that cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

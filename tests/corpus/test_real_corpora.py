@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.corpus.ingestion import ingest_source
-from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import Passage, Source, whole
 from stillhouse.corpus.store import Corpus
-
-AS_GIVEN = IngestSettings(queries="source", dev_fraction=0)
 
 DATA = Path(os.environ.get("STILLHOUSE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 

@@ -1,7 +1,5 @@
 """ReQA candidates, its query splits, and passages of another source as distractors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.ingestion import ingest_source
-from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.store import Corpus, passage_texts
-
-AS_GIVEN = IngestSettings(queries="source", dev_fraction=0)
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

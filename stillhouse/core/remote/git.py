@@ -4,15 +4,13 @@ A commit is made in a separate index and pushed by its hash. The caller's workin
 unchanged until it is pushed, and a push that is rejected or cut off leaves nothing to clean up.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact
@@ -44,7 +42,7 @@ class Git:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, folder: Path) -> Git:
+    def of(cls, folder: Path) -> Self:
         """The work tree of a folder. Raises `InputError`, with the remedy, without a work tree or a remote."""
         git = cls(folder)
         try:

@@ -1,7 +1,5 @@
 """The rows that every source yields, in any order: passages, links, queries, qrels, answers and rejected rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sys
@@ -118,7 +116,7 @@ class Part:
     read: Callable[[], Iterable[Row]]
     finish: Callable[[Row], Row] = lambda row: row
 
-    def then(self, finish: Callable[[Row], Row]) -> Part:
+    def then(self, finish: Callable[[Row], Row]) -> "Part":
         """The same rows, with another function applied to each."""
         before = self.finish
         return Part(self.read, lambda row: finish(before(row)))

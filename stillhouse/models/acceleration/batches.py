@@ -9,13 +9,11 @@ well: two threads with a batch each score pairs 1.3 times as fast as two threads
 with one thread, batches are computed one after the other.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 
@@ -39,7 +37,7 @@ class Ahead(Generic[Made]):
         self._next: dict[int, Future[Made]] = {}
         self._thread = ThreadPoolExecutor(1, "ahead")
 
-    def __enter__(self) -> Ahead[Made]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -64,7 +62,7 @@ class Behind:
         self._thread = ThreadPoolExecutor(1, "behind")
         self._last: Future[Any] | None = None
 
-    def __enter__(self) -> Behind:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -14,15 +14,13 @@ Shape suffixes: B texts, L tokens of the longest, T tokens of all texts, F compu
 else 8), D hidden width, H heads, K width of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
 from types import MethodType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +93,7 @@ class Row:
     longest: int
 
     @classmethod
-    def of(cls, attention_BL: Tensor) -> Row:
+    def of(cls, attention_BL: Tensor) -> Self:
         """The row of texts that are padded at their ends. This waits for the device once per batch."""
         longest = attention_BL.shape[1]
         lengths_B = attention_BL.sum(dim=1)

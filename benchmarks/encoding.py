@@ -26,7 +26,7 @@ from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
 from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.models.acceleration.precision import has_bf16
+from stillhouse.models.acceleration.device import has_bf16
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.source import fetch

@@ -25,7 +25,7 @@ from benchmarks.waiting import Waiting, of_encoding
 from benchmarks.word_passages import word_blocks
 from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.models.acceleration.precision import computed_in
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.model_place import locate
 from stillhouse.models.settings import InferenceConfig

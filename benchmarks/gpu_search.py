@@ -18,7 +18,7 @@ from benchmarks.clock import Clock, matrix_peak
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
-from stillhouse.search.gpu_search import blocks_of, full_precision, gpu_search
+from stillhouse.search.exact_search import blocks_of, full_precision, gpu_search
 
 AT_ONCE = 100_000
 TARGET = 5.0

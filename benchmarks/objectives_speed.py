@@ -33,8 +33,8 @@ from benchmarks.machine import machine
 from benchmarks.page import write_page
 from benchmarks.random_passages import SENTENCE, SPECIALS, VOCABULARY, random_passages
 from stillhouse.core.context import Context
-from stillhouse.models.acceleration.ahead import Ahead
-from stillhouse.models.acceleration.precision import autocast, computed_in, has_bf16
+from stillhouse.models.acceleration.batches import Ahead
+from stillhouse.models.acceleration.device import autocast, computed_in, has_bf16
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.generator import Generator

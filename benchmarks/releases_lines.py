@@ -19,7 +19,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.search.dense import retrieve
+from stillhouse.search.searcher import retrieve
 from stillhouse.search.vector_index import VectorIndex
 
 MEASURE = "nDCG@10"

@@ -27,7 +27,7 @@ from benchmarks.training_sides import (
     unchanged,
 )
 from benchmarks.waiting import of_reranker
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.training.reranker_training import RerankerLoss
 from stillhouse.training.settings import TrainingConfig

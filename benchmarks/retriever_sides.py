@@ -24,7 +24,7 @@ from benchmarks.training_sides import (
     unchanged,
 )
 from benchmarks.waiting import of_retriever
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.training.retriever_training import RetrieverLoss
 from stillhouse.training.settings import RetrieverConfig

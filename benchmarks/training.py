@@ -31,7 +31,7 @@ from benchmarks.run_steps import step
 from benchmarks.training_examples import MODEL, prepare_examples, read_examples
 from benchmarks.training_sides import OURS, PEER, Setting, Side
 from stillhouse.core.context import Context
-from stillhouse.models.acceleration.precision import has_bf16
+from stillhouse.models.acceleration.device import has_bf16
 
 LENGTHS = (Lengths(256, False), Lengths(128, False), Lengths(128, True))
 POOLINGS = ("cls", "mean")

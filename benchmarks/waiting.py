@@ -55,7 +55,7 @@ class Waiting:
 
 def of_retriever() -> list[tuple[type, str]]:
     """What a retriever's training waits for before a step's vectors."""
-    from stillhouse.corpus.text_file import TextFile
+    from stillhouse.corpus.table_file import TextFile
     from stillhouse.models.encoder import BiEncoder, TokenizedTexts
     from stillhouse.training.groups import GroupSampler
     from stillhouse.training.teacher import TeacherScores
@@ -72,9 +72,9 @@ def of_retriever() -> list[tuple[type, str]]:
 
 def of_reranker() -> list[tuple[type, str]]:
     """What a re-ranker's training waits for before a step's scores, and teacher scoring before a batch's."""
-    from stillhouse.corpus.text_file import TextFile
+    from stillhouse.corpus.table_file import TextFile
     from stillhouse.models.cross_encoder import CrossEncoder
-    from stillhouse.models.pair_texts import PairTexts
+    from stillhouse.models.pair_scores import PairTexts
     from stillhouse.training.groups import GroupSampler
 
     return [(GroupSampler, "draw"), (TextFile, "__getitem__"), (CrossEncoder, "pairs"), (PairTexts, "batch")]
@@ -82,7 +82,7 @@ def of_reranker() -> list[tuple[type, str]]:
 
 def of_encoding() -> list[tuple[type, str]]:
     """What encoding waits for: texts written to a temporary file and read back, tokens, tensors."""
-    from stillhouse.corpus.text_file import TextFile
+    from stillhouse.corpus.table_file import TextFile
     from stillhouse.models.encoder import BiEncoder, TokenizedTexts
 
     made = [(TextFile, "__init__"), (TextFile, "__getitem__")]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.device import autocast
 from stillhouse.models.acceleration.processes import add_gradients, add_up
 
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from stillhouse.core.remote.dvc_source import look_up
+from stillhouse.core.remote.git import Git
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Watch
 from stillhouse.kubeflow.pipelines.schedules.watch import look
-from stillhouse.releases.git import Git
 from stillhouse.releases.tags import publish
 
 

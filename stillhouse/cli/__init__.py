@@ -4,8 +4,6 @@ Only the module of the called sub-command is imported. Help is therefore instant
 are required only by those who call them.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Sequence

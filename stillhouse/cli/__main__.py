@@ -1,7 +1,5 @@
 """`python -m stillhouse.cli`."""
 
-from __future__ import annotations
-
 import sys
 
 from stillhouse.cli import main

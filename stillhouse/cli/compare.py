@@ -1,7 +1,5 @@
 """`stillhouse compare`: compares pre-training objectives with one recipe, in one table and one page."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`stillhouse label`: shows passages on a local web page, for which the user writes questions."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,7 +9,7 @@ from pathlib import Path
 from stillhouse.core.artifacts import MANIFEST
 from stillhouse.core.config import build
 from stillhouse.core.context import QUIET, WORK_ROOT, hush_libraries, quiet
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import watched

@@ -1,7 +1,5 @@
 """`stillhouse models`: lists good base models, and which of them are on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

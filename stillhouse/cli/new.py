@@ -1,7 +1,5 @@
 """`stillhouse new`: creates a workspace."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`stillhouse plan`: writes what each stage computes; the first stage of dvc.yaml runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`stillhouse publish`: writes a release to a vector store, and puts it into use there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,8 +47,7 @@ def main(argv: Sequence[str]) -> int:
         context.hush_libraries()
         from stillhouse.cli.serve import open_release
         from stillhouse.serving.source import FolderSource
-        from stillhouse.serving.stores.bulk_file import write_bulk
-        from stillhouse.serving.stores.publish import publish, roll_back
+        from stillhouse.serving.stores.publish import publish, roll_back, write_bulk
         from stillhouse.serving.stores.store import open_store
 
         if bulk:

@@ -1,8 +1,6 @@
 """`stillhouse queries export`: exports feedback from a service as train queries for the next refresh, or its questions
 without passages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +58,7 @@ def export(log: Path, folder: Path, least_votes: int, whole: bool = False) -> di
     Raises `InputError` for a log without feedback, or without questions.
     """
     from stillhouse.corpus.feedback_votes import Vote, choose, query_id
-    from stillhouse.corpus.label_files import write_qrels, write_queries
+    from stillhouse.corpus.sources.labels import write_qrels, write_queries
     from stillhouse.serving.query_log import FEEDBACK, QUERIES, read_log
 
     if folder.exists():

@@ -1,11 +1,10 @@
 """`stillhouse refresh`: updates the released retriever to its corpus, with as little work as needed."""
 
-from __future__ import annotations
-
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from stillhouse.cli.release_rules import add_rule_flags, rule_settings
 from stillhouse.core.config import build
 from stillhouse.core.context import quiet
 from stillhouse.core.errors import REFUSED_CODE
@@ -13,6 +12,8 @@ from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
+from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.releases.refresh.plan import RULES, Thresholds
 
 EXAMPLES = """\
 examples:
@@ -23,8 +24,6 @@ SOURCE = ("source", "repo", "revision", "train_queries")
 
 
 def refresh_parser() -> Parser:
-    from stillhouse.releases.refresh.plan import Thresholds
-
     parser = Parser(
         "refresh",
         "Reads the corpus again and does what its changes require: nothing, a new index, fine-tuning or pre-training.\n"
@@ -56,6 +55,16 @@ def refresh_parser() -> Parser:
     return parser
 
 
+def add_rule_flags(parser: argparse._ActionsContainer) -> None:
+    """Adds flags for the settings of the step `compare-release`, which say when a challenger is refused."""
+    add_setting_flags(parser, find_step("compare-release").config, RULES)
+
+
+def rule_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The values of the flags that were given, in the types of the settings."""
+    return given_settings(arguments, find_step("compare-release").config, RULES)
+
+
 def _absolute(text: str) -> str:
     """Makes the path absolute, because the recipe is read in another folder."""
     return str(Path(text).expanduser().absolute()) if text else ""
@@ -65,7 +74,6 @@ def main(argv: Sequence[str]) -> int:
     from stillhouse.core.monitoring.watch import watch_task
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
-    from stillhouse.releases.refresh.plan import Thresholds
     from stillhouse.releases.refresh.run import Request, refresh
 
     arguments = refresh_parser().parse(argv)

@@ -1,18 +1,18 @@
 """`stillhouse release`: lists, promotes, rolls back and fetches releases of the retriever, and writes its card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stillhouse.cli.release_rules import add_rule_flags, rule_settings
+from stillhouse.cli.refresh import add_rule_flags, rule_settings
 from stillhouse.core.config import nearest
 from stillhouse.core.context import quiet
 from stillhouse.core.errors import REFUSED_CODE, InputError
 from stillhouse.core.monitoring.activity import watched
+from stillhouse.core.remote.git import Git
 from stillhouse.core.terminal import show, visible_json, warn
 from stillhouse.pipeline.parser import Parser, flag, output_folder, run_action
 from stillhouse.pipeline.step_command import add_context_flags, environment
+from stillhouse.releases.tags import read_history, roll_back
 
 HELP = """\
 usage: stillhouse release ACTION [--help] ...
@@ -46,9 +46,6 @@ def list_action(argv: Sequence[str]) -> int:
     parser = _parser("list", "Lists every release, newest first; * marks the one in use.")
     flag(parser, "--json", "print JSON with all recorded details")
     arguments = parser.parse(argv)
-    from stillhouse.releases.git import Git
-    from stillhouse.releases.tags import read_history
-
     with watched("release", quiet()):
         history = read_history(Git.of(arguments.folder))
     champion = history.champion.tag if history.champion else ""
@@ -79,7 +76,7 @@ def promote_action(argv: Sequence[str]) -> int:
     from stillhouse.core.monitoring.watch import watch_task
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
-    from stillhouse.releases.refresh.whole_run import promote_whole_run
+    from stillhouse.releases.refresh.run import promote_whole_run
 
     with environment(arguments, arguments.folder), watched("release", quiet()):
         with watch_task("promote", warn) as task:
@@ -96,9 +93,6 @@ def rollback_action(argv: Sequence[str]) -> int:
     flag(parser, "--to VERSION", "the release, such as v1.2.0 (default: the previous one)", default="")
     flag(parser, "--reason TEXT", "the reason to record", default="")
     arguments = parser.parse(argv)
-    from stillhouse.releases.git import Git
-    from stillhouse.releases.tags import roll_back
-
     git = Git.of(arguments.folder)
     with watched("release", quiet()):
         before, now = roll_back(git, arguments.to, arguments.reason)
@@ -122,8 +116,6 @@ def fetch_action(argv: Sequence[str]) -> int:
     flag(parser, "--only NAMES", "copy only these, separated by commas: retriever,index", default="")
     arguments = parser.parse(argv)
     from stillhouse.releases.data import fetch_release
-    from stillhouse.releases.git import Git
-    from stillhouse.releases.tags import read_history
 
     git = Git.of(arguments.folder)
     with watched("release", quiet()):

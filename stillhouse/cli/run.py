@@ -1,7 +1,5 @@
 """`stillhouse run`: runs a recipe, or one of its stages, in this process."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`stillhouse schedule`: syncs the cluster's schedules with a file, and watches corpora."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

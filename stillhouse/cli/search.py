@@ -20,7 +20,7 @@ from stillhouse.pipeline.parser import Parser, flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
 if TYPE_CHECKING:
-    from stillhouse.corpus.filters import Where
+    from stillhouse.corpus.fields import Where
     from stillhouse.search.searcher import Hit, Searcher
 
 INPUTS = {"corpus": ARTIFACTS / "ingest" / "corpus"}
@@ -105,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
 
 def conditions(corpus: Path, texts: Sequence[str]) -> Where:
     """Typed conditions on the fields of a corpus. Raises `InputError` for one that fits no field."""
-    from stillhouse.corpus.filters import typed_conditions
+    from stillhouse.corpus.fields import typed_conditions
     from stillhouse.corpus.store import Corpus
 
     return typed_conditions(Corpus.open(corpus).field_types, texts)

@@ -22,11 +22,11 @@ from stillhouse.pipeline.step_command import (
     environment,
     with_settings,
 )
+from stillhouse.serving.settings import Limits
+from stillhouse.serving.source import FolderSource, Source, repository_of
 
 if TYPE_CHECKING:
     from stillhouse.serving.release import Release
-    from stillhouse.serving.settings import Limits
-    from stillhouse.serving.source import Source
     from stillhouse.serving.stores.store import Store
 
 TOKEN = "STILLHOUSE_SERVE_TOKEN"
@@ -88,8 +88,6 @@ class Options:
 
 
 def serve_parser() -> Parser:
-    from stillhouse.serving.settings import Limits
-
     parser = Parser("serve", "Serves a release (model, index and corpus) over HTTP.", EXAMPLES)
     parser.add_argument(
         "place",
@@ -127,9 +125,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def check(arguments: argparse.Namespace) -> Limits:
-    from stillhouse.serving.settings import Limits
-    from stillhouse.serving.source import repository_of
-
     repository = repository_of(arguments.place)
     if arguments.watch is None:
         arguments.watch = LOOK_ELSEWHERE if repository else 1.0
@@ -142,10 +137,9 @@ def check(arguments: argparse.Namespace) -> Limits:
 
 def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     context.hush_libraries()
-    from stillhouse.serving.app import make_service
+    from stillhouse.serving.app import listen, make_service, run
     from stillhouse.serving.open_releases import OpenReleases
     from stillhouse.serving.query_log import QueryLog
-    from stillhouse.serving.server import listen, run
 
     store: Store | None = None
     if arguments.store:
@@ -187,7 +181,6 @@ def refuse_token(token: str) -> None:
 def source_of(arguments: argparse.Namespace) -> Source:
     """The source that the arguments name: a folder, or a repository whose releases are fetched into one."""
     from stillhouse.serving.released_source import ReleasedSource
-    from stillhouse.serving.source import FolderSource, repository_of
 
     repository = repository_of(arguments.place)
     if not repository:
@@ -198,8 +191,7 @@ def source_of(arguments: argparse.Namespace) -> Source:
 
 def open_release(source: Source, precision: str = "fp32", store: Store | None = None) -> Release:
     """Opens, checks and warms up what a source holds, to be searched in `store` if there is one."""
-    from stillhouse.serving.release import Release
-    from stillhouse.serving.store_release import StoreRelease
+    from stillhouse.serving.release import Release, StoreRelease
 
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
     if store:

@@ -1,8 +1,6 @@
 """`stillhouse zero-shot`: evaluates retrievers and BM25 on many corpora that they were not trained on (CDMAE Table
 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from stillhouse.core.errors import InputError

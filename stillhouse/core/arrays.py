@@ -4,8 +4,6 @@ NumPy writes through a C file and ignores errors on closing it, so up to 4 KiB a
 without an error. Here Python does the writing. `chunks` cuts the rows of an array.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

@@ -6,8 +6,6 @@ the same inputs give the same bytes. An artifact's digest is the SHA-256 of its 
 The seal distinguishes a damaged manifest from one that a step wrote.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -93,7 +91,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
             if previous.exists() and not path.exists():
                 previous.rename(path)
             for kind in ("partial", "previous", "replaced"):
-                _remove(_beside(path, kind))
+                remove(_beside(path, kind))
         stagings = [_beside(path, "partial") for path in paths]
         try:
             for staging in stagings:
@@ -103,7 +101,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 flush(staging)
         except BaseException:
             for staging in stagings:
-                _remove(staging)
+                remove(staging)
             raise
         aside = [_beside(path, "replaced" if number else "previous") for number, path in enumerate(paths)]
         for path, old in zip(paths, aside):
@@ -114,7 +112,7 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
         for parent in {path.parent for path in paths}:
             sync(parent)  # before the old ones are removed, in case of a power cut
         for old in aside:
-            _remove(old)
+            remove(old)
 
 
 def write_whole_json(path: Path, value: Any) -> None:
@@ -148,7 +146,8 @@ def _beside(path: Path, kind: str) -> Path:
     return path.with_name(f".{path.name}.{kind}")
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Removes a file, a folder or a link, if it is there."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -12,8 +12,6 @@ Cross-field rules go into `__post_init__` and raise `InputError`. A recipe (`par
 the fields that it changes; all other fields keep their defaults.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import types

@@ -1,7 +1,5 @@
 """What a step gets besides its data: a durable work folder, the device, progress bars, the log and the monitor."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

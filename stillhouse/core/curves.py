@@ -1,7 +1,5 @@
 """Training curves: held-out losses and signals over steps, the best row, and when to stop."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

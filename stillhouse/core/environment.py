@@ -1,8 +1,12 @@
-"""The libraries that compute: unfinished work and cached vectors are continued only with the same ones."""
+"""The libraries that compute, since unfinished work and cached vectors are continued only with the same ones.
 
-from __future__ import annotations
+Also environment variables that are set for a while, for code that reads them here and in processes that it starts.
+"""
 
+import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -64,3 +68,25 @@ def _version(names: tuple[str, ...]) -> str:
         except PackageNotFoundError:
             continue
     return ""
+
+
+@contextmanager
+def environment_variables(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Sets variables of this process while the block runs, and unsets those that are None.
+
+    Afterwards each has its former value again or is unset as before, even if the block changed it or failed.
+    """
+    before = {name: os.environ.get(name) for name in values}
+    try:
+        _set(values)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

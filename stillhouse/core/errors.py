@@ -10,8 +10,6 @@
 | 130 | interrupted by Ctrl-C |
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

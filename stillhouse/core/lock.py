@@ -1,7 +1,5 @@
 """Lets only one process at a time work in a folder."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

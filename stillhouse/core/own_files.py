@@ -5,8 +5,6 @@ not in this record, or that has changed since, belongs to the user, and Stillhou
 folders are not recorded, since each has its own manifest (`artifacts.refuse_foreign`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

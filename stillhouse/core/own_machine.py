@@ -4,8 +4,6 @@ Control groups (version 2 of the kernel's interface) limit a container. A proces
 one above it has.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a step reports at its end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

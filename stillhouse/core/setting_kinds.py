@@ -5,8 +5,6 @@ A field's annotation gives its type: `int`, `int | None`, `tuple[float, ...]`, `
 and lists and mappings use commas: `0.5,0.75`, `dev=test,train=dev`. JSON works too, for texts that contain commas.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import types

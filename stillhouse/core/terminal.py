@@ -5,8 +5,6 @@ line that looks like the program's own; and marks that reverse the order of lett
 them: `\\x1b`, `\\n`, `\\u202e`. Letters of every script, accents and emoji stay unchanged.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

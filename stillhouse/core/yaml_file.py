@@ -1,7 +1,5 @@
 """The one place that reads a user's YAML: returns plain data, or raises an error that names the line."""
 
-from __future__ import annotations
-
 import reprlib
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,8 @@ from stillhouse.core.errors import InputError
 
 MERGE_OR_VALUE = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
 """The tags of the keys `<<` and `=`, which have a special meaning and are not values."""
+NOT_AS_TAGGED = (ValueError, LookupError, ArithmeticError, AttributeError)
+"""PyYAML's errors for a value that is not what its tag says."""
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 200
@@ -53,12 +53,7 @@ def parse_yaml(text: str, where: str, kind: str = "YAML") -> Any:
         raise InputError(f"{where}, {_describe(error)}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{where} is not {kind}: {_describe(error)}") from None
-    except (
-        ValueError,
-        LookupError,
-        ArithmeticError,
-        AttributeError,
-    ) as error:  # of a value that is not what its tag says
+    except NOT_AS_TAGGED as error:
         raise InputError(f"{where} is not {kind}: {error}") from None
     except RecursionError:
         raise InputError(f"{where} is not readable as {kind}: it is nested too deeply") from None

@@ -1,7 +1,5 @@
 """The kinds of answers in `answers.parquet`: a text that a passage contains, or a regular expression it matches."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import regex

@@ -11,8 +11,6 @@ Redirections are refused, since `urllib` would send the key to any address that 
 foreign text: they are cut short, and the key and anything that looks like a password are removed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -22,8 +20,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
@@ -100,10 +97,10 @@ class ChatServer:
         self._opener = urllib.request.build_opener(_NoRedirection)
         self._over = threading.Event()
 
-    def __enter__(self) -> ChatServer:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
 
     def ask(self, request: Mapping[str, Any], read: Callable[[Reply], T]) -> T:

@@ -1,7 +1,5 @@
 """The checks on every row of a corpus: shares and counts, each against a threshold of `validate`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stillhouse.core.errors import InputError
@@ -9,8 +7,8 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.settings import Thresholds
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.thresholds import Thresholds
 from stillhouse.corpus.titles import passage_text
 from stillhouse.corpus.words import count_words
 

@@ -15,8 +15,6 @@ The rules, in the order in which they are applied:
    silently.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -6,10 +6,9 @@ corpora of any size can be compared.
 Shapes: N passages of one corpus, each with two 64-bit halves of a digest.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ class Passages:
     texts_N: NDArray[np.void]
 
     @classmethod
-    def of(cls, corpus: Corpus) -> Passages:
+    def of(cls, corpus: Corpus) -> Self:
         ids, texts = [np.empty(0, PAIR)], [np.empty(0, PAIR)]
         for block in corpus.passage_blocks("passage_id", "title", "text"):
             ids.append(_pairs(list(block["passage_id"])))
@@ -85,16 +84,9 @@ class Difference:
 
     def plain(self) -> dict[str, int | float | bool]:
         """As a manifest or a release records it."""
-        return {
-            "added": len(self.added),
-            "changed": len(self.changed),
-            "removed": len(self.removed),
-            "new_texts": self.new_texts,
-            "gone_texts": self.gone_texts,
-            "share": round(self.share, 6),
-            "labels_changed": self.labels_changed,
-            "fields_changed": self.fields_changed,
-        }
+        rows = {name: len(getattr(self, name)) for name in ("added", "changed", "removed")}
+        kept = ("new_texts", "gone_texts", "labels_changed", "fields_changed")
+        return rows | {name: getattr(self, name) for name in kept} | {"share": round(self.share, 6)}
 
 
 def fingerprint(corpus: Corpus) -> str:

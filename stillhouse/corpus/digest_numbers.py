@@ -5,8 +5,6 @@ A Python dictionary of strings takes about 150 bytes per key; this table takes 2
 Shapes: N known digests, B digests per call.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Any

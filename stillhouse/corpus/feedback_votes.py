@@ -1,7 +1,5 @@
 """Turns feedback into train queries: pairs of a query and a passage that enough votes are for, and fewer against."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

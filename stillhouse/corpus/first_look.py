@@ -1,7 +1,5 @@
 """A quick look at a source: its numbers of passages and articles, the lengths, and the questions in each split."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter, defaultdict
@@ -11,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.given_labels import refuse_lost
+from stillhouse.corpus.ingestion import refuse_lost
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage, Qrel, Row
-from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import passage_text
+from stillhouse.corpus.words import estimated_tokens
 
 PASSAGES_KEPT = 500
 """The size of the random sample of passages that is measured."""

@@ -1,12 +1,10 @@
 """Turns a source into the tables of a corpus folder."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,50 +12,26 @@ from typing import Any
 from stillhouse.core.artifacts import digest_file, digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.added_train_queries import PLACE as ADDED_PLACE
-from stillhouse.corpus.added_train_queries import AddedTrainQueries
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
-from stillhouse.corpus.generated_queries import GeneratedQueries
-from stillhouse.corpus.given_labels import refuse_lost
-from stillhouse.corpus.pair_queries import PairChoices, PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.more_queries import PLACE as ADDED_PLACE
+from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
+from stillhouse.corpus.pair_queries import PairQueries, PairQuery, make_pair_queries
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
-from stillhouse.corpus.sources.extra_queries import PLACES
-from stillhouse.corpus.sources.rows import Each, Qrel, Query, Row, Source
+from stillhouse.corpus.sources.labels import PLACES
+from stillhouse.corpus.sources.rows import Each, Qrel, Query, Rejected, Row, Source, split_in
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_rows
-from stillhouse.corpus.titles import LEFT_OUT, SPACE
+from stillhouse.corpus.titles import LEFT_OUT
 
 FILES_TOGETHER = 1000
 """Files that one process digests per call."""
 OBJECTS = 100_000
 """New objects after which Python's garbage collector runs while rows are read."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """How dev and test are drawn, and how many articles and queries of each split are kept (None = all), by seed.
-
-    `queries` and `titles` are the settings of `ingest`, and `pairs` says how pair queries are made. `generated`
-    are questions of a language model: they are added to the labelled train queries or, if there are none, replace pair
-    queries. `added` are train queries that are added last. They do not count as labels: without other labels, queries
-    are made as usual.
-    `of_documents` chooses among the qrels of passages that stand for a qrel of their document.
-    """
-
-    max_articles: int | None = None
-    dev_fraction: float = 0.0
-    test_fraction: float = 0.0
-    max_queries: Mapping[str, int | None]
-    seed: int
-    queries: str = SOURCE
-    titles: str = SPACE
-    pairs: PairChoices | None = None
-    generated: GeneratedQueries | None = None
-    added: AddedTrainQueries | None = None
-    of_documents: Callable[[CleanCorpus], None] = lambda corpus: None
+LABELS = ("qrel", "answer", "query")
 
 
 @contextmanager
@@ -73,17 +47,24 @@ def seldom_collected() -> Iterator[None]:
 
 def ingest_source(
     source: Source,
-    choices: Choices,
+    settings: IngestSettings,
     folder: Path,
     watch: Callable[[Iterable[Row]], Iterable[Row]] = iter,
     several: Several | None = None,
+    *,
+    questions: GeneratedQueries | None = None,
+    more: AddedTrainQueries | None = None,
+    of_documents: Callable[[CleanCorpus], None] = lambda corpus: None,
 ) -> dict[str, Any]:
     """Cleans a source and writes its tables into `folder`. Returns the facts of the corpus manifest.
 
     `watch` wraps the rows as they are read, for a progress bar. With `several`, several processes read the source part
-    by part; the tables and facts are the same.
+    by part; the tables and facts are the same. The `questions` of a language model are added to the labelled train
+    queries or, if there are none, replace pair queries. The train queries `more` are added last. They do not count as
+    labels: without other labels, queries are made as usual. `of_documents` chooses among the qrels of passages that
+    stand for a qrel of their document.
     """
-    if source.candidates and choices.titles == LEFT_OUT:
+    if source.candidates and settings.titles == LEFT_OUT:
         raise InputError("titles: left_out would leave out the sentence of every ReQA candidate; choose another")
     with seldom_collected():
         if several is None:
@@ -93,38 +74,37 @@ def ingest_source(
     for place in PLACES:
         _require_queries(place, source, corpus)
     refuse_lost(corpus)
-    beyond = sample_articles(corpus, choices.max_articles, choices.seed)
-    if choices.generated:
-        choices.generated.refuse_other_passages(folder / "passages.parquet")
+    beyond = sample_articles(corpus, settings.max_articles, settings.seed)
+    if questions:
+        questions.refuse_other_passages(folder / "passages.parquet")
     has_train = "train" in corpus.split_of.values()
-    of_pairs = choices.queries == "pairs" or (choices.queries == "auto" and not has_train and not choices.generated)
+    of_pairs = settings.queries == "pairs" or (settings.queries == "auto" and not has_train and not questions)
     left_out = remove_train(corpus) if of_pairs else 0
-    drawn_test = draw_test(corpus, choices.test_fraction, choices.seed)
-    drawn = draw_dev(corpus, choices.dev_fraction, choices.seed)
-    sampled_out = sample_queries(corpus, choices.max_queries, choices.seed)
+    drawn_test = draw_test(corpus, settings.test_fraction, settings.seed)
+    drawn = draw_dev(corpus, settings.dev_fraction, settings.seed)
+    sampled_out = sample_queries(corpus, settings.max_queries, settings.seed)
     documents = {corpus.documents.get((row.query_id, row.passage_id), "") for row, _ in corpus.qrels} - {""}
-    choices.of_documents(corpus)
+    of_documents(corpus)
     labelled = len(corpus.queries)
     corpus.not_prose = _taken(corpus)
     made, not_made = None, ""
     if of_pairs:
-        assert choices.pairs is not None, "choices of pair queries"
         texts = [query.text for query in corpus.queries.values()]
         try:
-            made = make_pair_queries(corpus.passages, corpus.links, choices.pairs, texts, corpus.not_prose)
+            made = make_pair_queries(corpus.passages, corpus.links, settings, texts, corpus.not_prose)
         except InputError as error:
             # A corpus without labels still serves pre-training and search, unless pairs were requested.
-            if choices.queries == "pairs" or choices.pairs.tasks is not None:
+            if settings.queries == "pairs" or settings.pair_tasks is not None:
                 raise
             not_made = str(error)
         else:
             _add(corpus, made)
-    generated = _take_generated(corpus, choices, choices.generated, has_train) if choices.generated else None
+    generated = _take_generated(corpus, settings, questions, has_train) if questions else None
     synthetic = made is not None or (generated is not None and not has_train)
     added: list[PairQuery] = []
     not_added = Counter[str]()
-    if choices.added:
-        added, not_added = _take_added(corpus, choices.added, (made, generated))
+    if more:
+        added, not_added = _take_added(corpus, more, (made, generated))
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
         parts = [made.queries if made else (), generated.queries if generated else (), added]
@@ -134,12 +114,12 @@ def ingest_source(
     queries = Counter(corpus.split_of.values())
     qrels = Counter(row.split for row, _ in corpus.qrels)
     answers = Counter(corpus.split_of[id] for id, _, _ in corpus.answers)
+    files = source.files | {f"{ADDED_PLACE}/{name}": path for name, path in (more.files if more else {}).items()}
+    digests = _digests(files, several.each if several else map)
     identity = {"": source.identity} if source.identity else {}
     facts: dict[str, Any] = {
         "format": source.format,
-        "source_digest": digest_json(
-            _digests(source.files | _files_of(choices.added), several.each if several else map) | identity
-        ),
+        "source_digest": digest_json(digests | identity),
         "passages": len(corpus.passages),
         "distractors": distractors,
         "articles": corpus.passages.articles,
@@ -149,13 +129,13 @@ def ingest_source(
         "answers": {split: answers[split] for split in SPLITS},
         "rejected": corpus.reasons(),
         "left_out": dict(sorted(corpus.left_out.items())),
-        "titles": choices.titles,
+        "titles": settings.titles,
         "drawn_dev": drawn,
         "drawn_test": drawn_test,
         "sampled_out": {split: beyond.get(split, 0) + sampled_out.get(split, 0) for split in SPLITS},
         "labels": "+".join(["synthetic"] * synthetic + [SOURCE] * (labelled > 0)) or "none",
     }
-    if choices.added:
+    if more:
         facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
     some = {
         "documents": len(documents),
@@ -177,10 +157,6 @@ def ingest_source(
         facts["generated_queries"] = {split: counts[GENERATED] for split, counts in generated.counts().items()}
         facts["articles_of_split"] = dict(generated.articles)
     return facts
-
-
-def _files_of(added: AddedTrainQueries | None) -> dict[str, Path]:
-    return {f"{ADDED_PLACE}/{name}": path for name, path in added.files().items()} if added else {}
 
 
 def _digests(files: Mapping[str, Path], each: Each) -> dict[str, str]:
@@ -229,13 +205,14 @@ def _add(corpus: CleanCorpus, made: PairQueries) -> None:
         corpus.qrels.append((Qrel(query.id, query.positive, "1", query.split, ""), 1))
 
 
-def _take_generated(corpus: CleanCorpus, choices: Choices, generated: GeneratedQueries, has_train: bool) -> PairQueries:
+def _take_generated(
+    corpus: CleanCorpus, settings: IngestSettings, questions: GeneratedQueries, has_train: bool
+) -> PairQueries:
     """Adds a language model's questions: all to train if there are labelled train queries, else to every split."""
-    assert choices.pairs is not None, "choices of pair queries"
-    wanted = choices.pairs
     if has_train:
-        wanted = replace(wanted, dev_fraction=0.0, test_fraction=0.0, max_queries={})
-    made = generated.divided(corpus.passages, wanted, [query.text for query in corpus.queries.values()])
+        every: dict[str, Any] = dict.fromkeys(f"max_{split}_queries" for split in SPLITS)
+        settings = replace(settings, heldout_dev_articles=0.0, heldout_test_articles=0.0, **every)
+    made = questions.divided(corpus.passages, settings, [query.text for query in corpus.queries.values()])
     _add(corpus, made)
     return made
 
@@ -271,3 +248,36 @@ def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, 
         "unjudged": [(row.id, row.text) for row in corpus.unjudged.values()],
     }
     return tables | {name: rows for name, rows in sparse.items() if rows}
+
+
+def refuse_lost(corpus: CleanCorpus) -> None:
+    """Raises `InputError` if there is no passage, or if the source has labels for a split and none are usable."""
+    if not len(corpus.passages):
+        raise InputError(
+            f"the source has no passage{_why(corpus.rejected)}; correct these rows, or name another source or format"
+        )
+    rows = [row for row in corpus.rejected if row.kind in LABELS]
+    given = corpus.given | Counter(split for row in rows if row.kind == "qrel" and (split := _split(row)))
+    taken = set(corpus.split_of.values())
+    for split in SPLITS:
+        if given[split] and split not in taken:
+            own = [row for row in rows if _split(row) == split] or rows
+            raise InputError(
+                f"the source has labels of {split}, and no question could be read with one{_why(own)}; correct these "
+                f"rows, or take the labels of {split} away"
+            )
+
+
+def _split(row: Rejected) -> str:
+    """The split that the file of a row names, or ""."""
+    return split_in(row.where.rpartition(":")[0].rpartition("/")[2]) or ""
+
+
+def _why(rows: Iterable[Rejected]) -> str:
+    """The most frequent reason, and the first row with it."""
+    counts = Counter((row.kind, row.reason) for row in rows)
+    if not counts:
+        return ""
+    (kind, reason), count = counts.most_common(1)[0]
+    first = next(row for row in rows if (row.kind, row.reason) == (kind, reason))
+    return f" ({count:,} × {kind}: {reason}; the first is {first.where}: {first.content})"

@@ -19,10 +19,8 @@ own, which is called *verbatim* everywhere, and its metrics mainly show string m
 Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
 split. A link between articles of different splits makes no query. All passages are searched in every split.
 
-Shapes: S sentences, P passages, A articles, L links, K chosen sentences.
+Shapes: S sentences, P passages, A articles, L links, K drawn queries.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
@@ -36,11 +34,112 @@ from numpy.typing import NDArray
 from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.article_layout import ArticleLayout, lay_out
+from stillhouse.corpus.articles import ArticleLayout, Articles, lay_out, offsets_of
 from stillhouse.corpus.cleaning import normalise
-from stillhouse.corpus.pair_drawing import TASKS, Drawn, draw_queries
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.sentences import query_sentences
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
+
+TASKS = ("ict", "bfs", "wlp")
+_DRAWN = ("wlp", "bfs", "ict")
+"""The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
+
+
+class Drawn(NamedTuple):
+    """Queries before their texts are read: int64 [K], or [K, 2].
+
+    `task_K` are indices into `TASKS`. `taken_from_K` are the passages that hold the queries, at the characters
+    [begin, end) of `places_K2`. `positives_K` are the relevant passages. `numbers_K` are the numbers of the sentences.
+    """
+
+    task_K: NDArray[np.int64]
+    taken_from_K: NDArray[np.int64]
+    positives_K: NDArray[np.int64]
+    numbers_K: NDArray[np.int64]
+    places_K2: NDArray[np.int64]
+
+    def among(self, kept_K: NDArray[np.bool_]) -> "Drawn":
+        """The queries that a mask selects."""
+        return Drawn(*(part[kept_K] for part in self))
+
+
+def draw_queries(
+    passages: TakenPassages,
+    layout: ArticleLayout,
+    split_A: NDArray[np.int8],
+    prose_P: NDArray[np.bool_],
+    tasks: tuple[str, ...],
+    settings: IngestSettings,
+    *,
+    taken: Set[str],
+    verbatim: bool,
+) -> Drawn:
+    """Draws the queries of each task, in the order of `tasks`, which share those of an article evenly.
+
+    Every task has its own stream of random numbers. `prose_P` marks the passages that queries may be taken from.
+    `verbatim` makes the sentence's own passage the relevant one in `ict`. `taken` are normalised texts that no
+    query may repeat.
+    """
+    sentences = query_sentences(passages.texts(), settings.pair_sentence_words, settings.pair_language, taken)
+    most = max(settings.pair_queries_per_article // len(tasks), 1)
+    free_S = ~sentences.taken_S & prose_P[sentences.rows_S]
+    drawn: dict[str, Drawn] = {}
+    for task in (task for task in _DRAWN if task in tasks):
+        random = np.random.default_rng([settings.seed, len(SPLITS), 1 + TASKS.index(task)])
+        positives = _Positives(layout, split_A, task, verbatim)
+        possible_S = free_S & positives.possible_P[sentences.rows_S]
+        chosen_K = _draw(possible_S, layout.article_P[sentences.rows_S], most, random)
+        free_S[chosen_K] = False
+        rows_K = sentences.rows_S[chosen_K]
+        task_K = np.full(len(rows_K), TASKS.index(task))
+        parts = rows_K, positives.draw(rows_K, random), sentences.numbers_S[chosen_K], sentences.spans_S2[chosen_K]
+        drawn[task] = Drawn(task_K, *(part.astype(np.int64) for part in parts))
+    return Drawn(*(np.concatenate(parts) for parts in zip(*(drawn[task] for task in tasks))))
+
+
+class _Positives:
+    """The relevant passages that a task allows. `possible_P` marks the passages whose sentences have any."""
+
+    def __init__(self, layout: ArticleLayout, split_A: NDArray[np.int8], task: str, verbatim: bool) -> None:
+        self._layout, self._task, self._verbatim = layout, task, verbatim
+        if task == "ict":
+            self.possible_P = (layout.neighbour_P >= 0) | verbatim
+            return
+        self.possible_P = layout.first_section_P.copy()
+        source_L, target_L = layout.links_L2[(split_A[layout.links_L2[:, 0]] == split_A[layout.links_L2[:, 1]])].T
+        self._articles = Articles(
+            layout.passages_P,
+            layout.offsets,
+            layout.place_P - layout.offsets[layout.article_P],
+            source_L[np.argsort(target_L, kind="stable")],
+            offsets_of(target_L, layout.articles),
+        )
+        if task == "bfs":
+            self.possible_P &= self._articles.sizes()[layout.article_P] > 1
+        else:
+            self.possible_P &= self._articles.in_degrees()[layout.article_P] > 0
+
+    def draw(self, rows_K: NDArray[np.int32], random: np.random.Generator) -> NDArray[np.int64]:
+        """Draws one relevant passage for a sentence of each of `rows_K`, int64 rows."""
+        if self._task == "ict":
+            return rows_K.astype(np.int64) if self._verbatim else self._layout.neighbour_P[rows_K]
+        articles_K = self._layout.article_P[rows_K]
+        if self._task == "wlp":
+            return self._articles.draw_wlp(articles_K, random)
+        return self._articles.draw_bfs(articles_K, rows_K, random)
+
+
+def _draw(
+    possible_N: NDArray[np.bool_], article_N: NDArray[np.int64], most: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draws at most `most` of the possible candidates per article, without repeats, ascending."""
+    candidates = np.flatnonzero(possible_N)
+    article = article_N[candidates]
+    order = np.lexsort((random.random(len(candidates)), article))
+    article = article[order]
+    rank = np.arange(len(article)) - np.searchsorted(article, article)
+    return np.sort(candidates[order[rank < most]])
 
 
 class PairQuery(NamedTuple):
@@ -52,26 +151,6 @@ class PairQuery(NamedTuple):
     task: str
     taken_from: str
     positive: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairChoices:
-    """What to generate. `tasks` are names of `TASKS`; None means those that the corpus supports.
-
-    `per_article` is divided evenly among the tasks, at least one each. The fractions are fractions of the articles.
-    `most` limits the queries of all splits together, `max_queries` the queries of each split (None = all). A
-    sentence has `min_words` words or more.
-    """
-
-    tasks: tuple[str, ...] | None = None
-    per_article: int = 6
-    dev_fraction: float = 0.1
-    test_fraction: float = 0.1
-    min_words: int = 6
-    language: str = "en"
-    most: int | None = None
-    max_queries: Mapping[str, int | None]
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -105,40 +184,28 @@ def check_tasks(asked: tuple[str, ...] | None) -> tuple[str, ...]:
 def make_pair_queries(
     passages: TakenPassages,
     links: Iterable[tuple[str, str]],
-    choices: PairChoices,
+    settings: IngestSettings,
     taken: Iterable[str] = (),
     not_prose: Iterable[str] = (),
 ) -> PairQueries:
-    """Makes the pair queries of a clean corpus. The same corpus, choices and seed give the same queries.
+    """Makes the pair queries of a clean corpus. The same corpus and settings give the same queries.
 
     `taken` are the texts of labelled queries, which no pair query repeats. `not_prose` are the ids of passages, such as
     tables, that no query is taken from; they may still be relevant. Raises `InputError` for a task that the corpus does
     not support, for too few articles to hold any out, and if no train query results.
     """
     layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
-    tasks = _supported(layout, check_tasks(choices.tasks))
-    split_A = split_articles(layout.articles, choices.dev_fraction, choices.test_fraction, choices.seed)
+    tasks = _supported(layout, check_tasks(settings.pair_tasks))
+    split_A = split_articles(layout.articles, settings)
     forms = {normalise(text) for text in taken}
     prose_P = np.ones(len(passages), dtype=np.bool_)
     prose_P[passages.rows_of(list(not_prose))] = False
     verbatim = "ict" in tasks and bool((layout.neighbour_P < 0).all())
-    drawn = draw_queries(
-        passages,
-        layout,
-        split_A,
-        prose_P,
-        tasks,
-        most=max(choices.per_article // len(tasks), 1),
-        min_words=choices.min_words,
-        language=choices.language,
-        taken=forms,
-        verbatim=verbatim,
-        seed=choices.seed,
-    )
+    drawn = draw_queries(passages, layout, split_A, prose_P, tasks, settings, taken=forms, verbatim=verbatim)
     split_K = split_A[layout.article_P[drawn.taken_from_K]]
-    kept_K = sampled(split_K, choices)
+    kept_K = sampled(split_K, settings)
     queries = _written(passages, drawn.among(kept_K), split_K[kept_K], forms)
-    for task in tasks if choices.tasks is not None else ():
+    for task in tasks if settings.pair_tasks is not None else ():
         if not (drawn.task_K == TASKS.index(task)).any():
             raise InputError(
                 f"pair_tasks: the corpus gives no {task} query; leave {task} out or lower pair_sentence_words"
@@ -152,12 +219,13 @@ def make_pair_queries(
     return PairQueries(queries, tasks, articles, verbatim)
 
 
-def split_articles(articles: int, dev_fraction: float, test_fraction: float, seed: int) -> NDArray[np.int8]:
+def split_articles(articles: int, settings: IngestSettings) -> NDArray[np.int8]:
     """The split of each article as its index in `SPLITS`, int8 [A]; a fraction above 0 takes at least one article.
 
     Raises `InputError` if no article would be left to train on.
     """
-    sizes = [max(round(part * articles), 1) if part else 0 for part in (dev_fraction, test_fraction)]
+    shares = (settings.heldout_dev_articles, settings.heldout_test_articles)
+    sizes = [max(round(share * articles), 1) if share else 0 for share in shares]
     if sum(sizes) >= articles:
         number = "1 article is" if articles == 1 else f"{articles} articles are"
         raise InputError(
@@ -166,7 +234,7 @@ def split_articles(articles: int, dev_fraction: float, test_fraction: float, see
             "source`)"
         )
     split_A = np.zeros(articles, dtype=np.int8)
-    order_A = np.random.default_rng([seed, len(SPLITS), 0]).permutation(articles)
+    order_A = np.random.default_rng([settings.seed, len(SPLITS), 0]).permutation(articles)
     split_A[order_A[: sizes[0]]] = SPLITS.index("dev")
     split_A[order_A[sizes[0] : sum(sizes)]] = SPLITS.index("test")
     return split_A
@@ -223,16 +291,16 @@ def _written(
     return [query for query, form in zip(queries, forms) if said[form] == 1 and form not in taken]
 
 
-def sampled(split_K: NDArray[np.int8], choices: PairChoices) -> NDArray[np.bool_]:
-    """Marks a seeded sample of at most `choices.most` queries, and at most `choices.max_queries` of each split."""
+def sampled(split_K: NDArray[np.int8], settings: IngestSettings) -> NDArray[np.bool_]:
+    """Marks a seeded sample of at most `max_pair_queries` queries, and at most `max_queries` of each split."""
     kept = np.ones(len(split_K), dtype=np.bool_)
-    limits = [(0, choices.most, np.ones_like(kept))]
-    for split, limit in choices.max_queries.items():
+    limits = [(0, settings.max_pair_queries, np.ones_like(kept))]
+    for split, limit in settings.max_queries.items():
         number = SPLITS.index(split)
         limits.append((1 + number, limit, split_K == number))
     for stream, limit, own_K in limits:
         own = np.flatnonzero(own_K & kept)
         if limit and len(own) > limit:
-            order = np.random.default_rng([choices.seed, len(SPLITS), 10 + stream]).permutation(own)
+            order = np.random.default_rng([settings.seed, len(SPLITS), 10 + stream]).permutation(own)
             kept[order[limit:]] = False
     return kept

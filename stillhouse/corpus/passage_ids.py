@@ -1,7 +1,5 @@
 """The passage ids of a corpus in row order, read on demand: only the requested ids are in memory."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence

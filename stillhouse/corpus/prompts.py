@@ -1,7 +1,5 @@
 """The prompts for a model: built-in ones for several kinds of texts, and a user's own examples."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,6 @@ neither "Here are three questions:" nor an apology counts. Lines are left out if
 that change the direction of writing, are too long, have no letter, only repeat the passage, or repeat an earlier line.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

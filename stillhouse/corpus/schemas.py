@@ -1,7 +1,5 @@
 """The tables of a corpus (docs/reference/formats.md): their names, columns and types."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa

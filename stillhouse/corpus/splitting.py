@@ -1,7 +1,5 @@
 """Seeded sampling in a clean corpus: fewer articles for a trial run, dev and test drawn from train, fewer queries."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Set
 from hashlib import blake2b

@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from stillhouse.core.artifacts import MANIFEST, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.corpus.articles import offsets_of
 from stillhouse.corpus.fields import FILE as FIELDS_FILE
 from stillhouse.corpus.fields import present
-from stillhouse.corpus.linked_articles import offsets_of
 from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value
-from stillhouse.corpus.table_file import TableFile
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TableFile, TextFile
 from stillhouse.corpus.titles import SPACE, TITLES, passage_text
 
 if TYPE_CHECKING:
@@ -90,6 +89,11 @@ def write_rows(folder: Path, name: str, rows: Iterable[Sequence[object]]) -> Non
 
 MOST_A_DOCUMENT = 5
 """At most this many passages for each document make a run deeper."""
+
+
+def _table(name: str) -> cached_property[pd.DataFrame]:
+    """A table of a corpus, read on first use."""
+    return cached_property(lambda corpus: corpus._read(name))
 
 
 @dataclass(frozen=True)
@@ -236,35 +240,23 @@ class Corpus:
         """How many passages a run of `depth` has: more if qrels name documents, since a document has several."""
         return round(depth * min(self.passage_count / max(1, self.document_count), MOST_A_DOCUMENT))
 
-    @cached_property
-    def passages(self) -> pd.DataFrame:
-        """passage_id, title, text, article_id, section, position. For small corpora; read others in blocks."""
-        return self._read("passages")
+    passages = _table("passages")
+    """passage_id, title, text, article_id, section, position. For small corpora; read others in blocks."""
+    links = _table("links")
+    """source, target: article ids."""
+    queries = _table("queries")
+    """query_id, text, split, origin (`source`, a pair task or `generated`), taken_from (a passage id, or "")."""
+    qrels = _table("qrels")
+    """query_id, passage_id, relevance, split."""
+    answers = _table("answers")
+    """query_id, answer, kind (`text` or `regex`), split; empty for a corpus without answers."""
+    rejected = _table("rejected")
+    """kind, id, reason, where, content: every rejected row of the source."""
 
     @cached_property
     def passage_ids(self) -> PassageIds:
         """The passage ids in row order, which are not kept in memory."""
         return PassageIds(self.folder / "passages.parquet")
-
-    @cached_property
-    def links(self) -> pd.DataFrame:
-        """source, target: article ids."""
-        return self._read("links")
-
-    @cached_property
-    def queries(self) -> pd.DataFrame:
-        """query_id, text, split, origin (`source`, a pair task or `generated`), taken_from (a passage id, or "")."""
-        return self._read("queries")
-
-    @cached_property
-    def qrels(self) -> pd.DataFrame:
-        """query_id, passage_id, relevance, split."""
-        return self._read("qrels")
-
-    @cached_property
-    def answers(self) -> pd.DataFrame:
-        """query_id, answer, kind (`text` or `regex`), split; empty for a corpus without answers."""
-        return self._read("answers")
 
     @cached_property
     def not_prose(self) -> Mapping[str, str]:
@@ -281,11 +273,6 @@ class Corpus:
             return self.queries[["query_id", "text"]][:0]
         return self._read("unjudged")
 
-    @cached_property
-    def rejected(self) -> pd.DataFrame:
-        """kind, id, reason, where, content: every rejected row of the source."""
-        return self._read("rejected")
-
     def rows_of(self, passage_ids: Iterable[str]) -> NDArray[np.int32]:
         """The row of each passage id, int32; reads all ids once. Raises `InputError` for an unknown id."""
         wanted = np.array(list(passage_ids), dtype=object)
@@ -296,18 +283,15 @@ class Corpus:
 
     def queries_of(self, split: str) -> pd.DataFrame:
         """The queries of a split, in corpus order, numbered from 0."""
-        assert split in SPLITS, split
-        return self.queries[self.queries["split"] == split].reset_index(drop=True)
+        return _of_split(self.queries, split)
 
     def qrels_of(self, split: str) -> pd.DataFrame:
         """The qrels of a split, including relevance 0, numbered from 0."""
-        assert split in SPLITS, split
-        return self.qrels[self.qrels["split"] == split].reset_index(drop=True)
+        return _of_split(self.qrels, split)
 
     def answers_of(self, split: str) -> pd.DataFrame:
         """The answers of a split, numbered from 0. A test query may have answers and no qrels."""
-        assert split in SPLITS, split
-        return self.answers[self.answers["split"] == split].reset_index(drop=True)
+        return _of_split(self.answers, split)
 
     def relevant(self, split: str) -> pd.DataFrame:
         """The qrels of a split with relevance above 0, numbered from 0."""
@@ -330,6 +314,11 @@ class Corpus:
         query, rows = query[asked], self.rows_of(qrels["passage_id"][asked])
         order = np.lexsort((rows, query))
         return offsets_of(query, len(wanted)), rows[order]
+
+
+def _of_split(table: pd.DataFrame, split: str) -> pd.DataFrame:
+    assert split in SPLITS, split
+    return table[table["split"] == split].reset_index(drop=True)
 
 
 def _as_arrow(rows: NDArray[np.integer]) -> pa.Array:

@@ -6,8 +6,6 @@ about 80 bytes per passage.
 Shapes: P accepted passages, B passages or ids per call, K chosen rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -193,7 +191,7 @@ class TakenPassages:
         articles, ids = self.column("article_id"), self.column("passage_id")
         return own_articles(ids, articles)
 
-    def kept(self, mask_P: NDArray[np.bool_]) -> TakenPassages:
+    def kept(self, mask_P: NDArray[np.bool_]) -> "TakenPassages":
         """The passages that a mask selects; their file replaces the old one."""
         path = self._file.path
         chosen = TakenPassages(path and path.with_name(f"{path.name}.kept"))

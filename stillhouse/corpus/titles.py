@@ -5,8 +5,6 @@ With `sep`, a model reads both as its tokenizer's pair. Until a tokenizer splits
 inserts a separator. Code that does not know it, such as BM25, treats it as white space.
 """
 
-from __future__ import annotations
-
 SPACE = "space"
 SEP = "sep"
 LEFT_OUT = "left_out"

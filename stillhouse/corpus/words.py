@@ -1,11 +1,9 @@
-"""What a word is, in any script: for counting, for answers in passages and for BM25.
+"""What a word is, in any script: for counting, for answers in passages and for BM25. And how many tokens a text has.
 
 Chinese, Japanese, Thai, Lao, Burmese and Khmer have no spaces between words. Each of their characters counts as one
 word, and BM25 indexes each pair of neighbouring characters. In other scripts a word keeps its combining marks: most
 vowels of Hindi are marks. `docs/languages.md` has the figures.
 """
-
-from __future__ import annotations
 
 import re
 import unicodedata
@@ -26,6 +24,11 @@ _ASCII_TERM = re.compile(r"[a-z0-9_]{2,}")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 WORD = regex.compile(f"([{UNSPACED}]|[{_LETTERS}--[{UNSPACED}]]+)", regex.V1)
 """A word without the signs around it, or a character of an unspaced script, as the group of a pattern to split by."""
+TOKENS_A_WORD = 1.35
+"""Tokens per word of ordinary English, with the vocabulary of English BERT."""
+CHARACTERS_A_TOKEN = 4.5
+"""Letters and digits per token where words are long: names in a program, for example."""
+_SIGN = re.compile(r"[^\w\s]|_")
 
 
 def words_in(text: str) -> list[str]:
@@ -66,3 +69,20 @@ def terms_in(text: str) -> list[str]:
         else:
             terms.append(run)
     return terms
+
+
+def whole_words(length: int) -> int:
+    """About how many words of ordinary English a passage of `length` tokens has: a longer one is truncated."""
+    return max(1, round((length - 2) / TOKENS_A_WORD))
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text has, including [CLS] and [SEP].
+
+    Characters of scripts without spaces are one token each. For the rest it is the larger of two numbers: that of
+    English words, and that of signs, one token each, with letters and digits.
+    """
+    spaced, unspaced = (text, 0) if text.isascii() else _UNSPACED.subn(" ", text)
+    letters, signs = _SIGN.subn("", spaced)
+    characters = sum(map(len, letters.split()))
+    return round(unspaced + max(len(spaced.split()) * TOKENS_A_WORD, signs + characters / CHARACTERS_A_TOKEN)) + 2

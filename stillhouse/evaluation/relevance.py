@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stillhouse.corpus.articles import offsets_of
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
-from stillhouse.corpus.linked_articles import offsets_of
 from stillhouse.corpus.schemas import SOURCE
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.evaluation.rankings import repeated

@@ -8,12 +8,10 @@ the query's half and that of the passage's half. So it begins with what a retrie
 Shape suffixes: P pairs, L tokens, D hidden width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +42,7 @@ from stillhouse.models.encoder_settings import (
 )
 from stillhouse.models.model_place import refuse_adapter, refuse_unsupported
 from stillhouse.models.module_cross_encoder import ModuleCrossEncoder
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.pair_scores import PairScorer, PairTexts
 from stillhouse.models.pooling import pool
 from stillhouse.models.tokenizer_files import load_tokenizer, save_tokenizer
 from stillhouse.models.transformer import (
@@ -192,7 +190,7 @@ class CrossEncoder(PairScorer):
     @doing("loading the model")
     def start(
         cls, folder: Path, max_length: int, layers: int | None = None, *, shorten: bool = False, pooling: str = CLS
-    ) -> CrossEncoder:
+    ) -> Self:
         """A new cross-encoder on a pre-trained encoder or a retriever.
 
         With `pooling` "cls" it has a scoring layer, drawn from torch's random state. `layers` keeps this many of the
@@ -296,5 +294,4 @@ class CrossEncoder(PairScorer):
             return cosine_of_halves(states_PLD, mask_PL, types_PL)
         types = {"token_type_ids": types_PL} if reads_types(self.model) else {}
         output = self.model(input_ids=ids_PL, attention_mask=mask_PL, **types, **self._options)
-        scores_P: Tensor = output.logits.float().squeeze(-1)
-        return scores_P
+        return output.logits.float().squeeze(-1)

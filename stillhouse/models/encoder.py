@@ -3,8 +3,6 @@
 Shape suffixes: B texts, L tokens, D width, N all texts.
 """
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,13 +21,10 @@ from transformers import PreTrainedTokenizerBase
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
-from stillhouse.models.acceleration.linear_layers import packed_linears
+from stillhouse.models.acceleration.batches import side_by_side, threads_of
+from stillhouse.models.acceleration.device import autocast, computed_in, on_device
 from stillhouse.models.acceleration.memory import freed_memory_kept
-from stillhouse.models.acceleration.on_device import on_device
-from stillhouse.models.acceleration.precision import autocast, computed_in
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
-from stillhouse.models.adapter import whole_model
+from stillhouse.models.acceleration.replaced import bf16_residuals, packed_linears
 from stillhouse.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
 from stillhouse.models.encoder_settings import (
     CONFIG,
@@ -39,12 +34,19 @@ from stillhouse.models.encoder_settings import (
     read_settings,
 )
 from stillhouse.models.model_place import is_model, refuse_unsupported
-from stillhouse.models.module_tower import ModuleTower, read_modules, write_modules_folder
 from stillhouse.models.pooling import normalized
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.tokenizer_files import cut_passages, load_tokenizer, token_ids
-from stillhouse.models.towers import BagOfWordsTower, Role, Tower, TransformerTower
-from stillhouse.models.transformer import longest_text, refuse_longer
+from stillhouse.models.towers import (
+    BagOfWordsTower,
+    ModuleTower,
+    Role,
+    Tower,
+    TransformerTower,
+    read_modules,
+    write_modules_folder,
+)
+from stillhouse.models.transformer import longest_text, refuse_longer, whole_model
 
 PADDED_TO = 8
 """Texts are padded to a multiple of this: small enough to cost little, large enough that many texts share a length."""
@@ -114,7 +116,7 @@ class BiEncoder(nn.Module):
 
     @classmethod
     @doing("loading the model")
-    def load(cls, folder: str | PathLike[str], **changes: Any) -> BiEncoder:
+    def load(cls, folder: str | PathLike[str], **changes: Any) -> Self:
         """Load an `encoder/` or `retriever/` folder; `changes` override its settings, as in `query_length=64`.
 
         `towers="separate"` gives queries a copy of a shared tower; `towers="shared"` drops a separate query tower.
@@ -125,7 +127,7 @@ class BiEncoder(nn.Module):
             return cls._load(place, changes)
 
     @classmethod
-    def _load(cls, folder: Path, changes: Mapping[str, Any]) -> BiEncoder:
+    def _load(cls, folder: Path, changes: Mapping[str, Any]) -> Self:
         prompts = {name: changes.get(name) for name in ("query_prompt", "passage_prompt")}
         refuse_unsupported(folder, **prompts)
         if not is_model(folder):

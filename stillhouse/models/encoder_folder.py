@@ -8,8 +8,6 @@
 For separate towers, sentence-transformers gets a `Router` over both: `encode_query` and `encode_document`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -33,10 +31,9 @@ from stillhouse.models.encoder_settings import (
     transformer_in,
 )
 from stillhouse.models.model_place import EMBEDDINGS, is_bag_of_words
-from stillhouse.models.module_tower import NORMALIZE, ROUTES
 from stillhouse.models.settings import MODULES
 from stillhouse.models.tokenizer_files import save_tokenizer
-from stillhouse.models.towers import BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
+from stillhouse.models.towers import NORMALIZE, ROUTES, BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
 from stillhouse.models.transformer import (
     WEIGHTS,
     load_model,

@@ -220,12 +220,8 @@ def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
     if not by_kind:
         raise InputError(f"{folder / MODULES} lists no module; {REMEDY}")
     said = saved_model(folder)
-    settings = EncoderSettings(
-        pooling=OF_MODULES,
-        normalize="Normalize" in by_kind,
-        truncate_dim=_truncate_dim(folder / MODEL, said),
-        **_prompts(folder / MODEL, said, given),
-    )
+    own = {"pooling": OF_MODULES, "normalize": "Normalize" in by_kind, "truncate_dim": said.get("truncate_dim")}
+    settings = build(EncoderSettings, own | _prompts(folder / MODEL, said, given), str(folder / MODEL))
     if by_kind.keys() - {TRANSFORMER, "Pooling", "Normalize"} or "Pooling" not in by_kind:
         return settings
     pooling = json_object(folder / by_kind["Pooling"] / "config.json")
@@ -236,14 +232,6 @@ def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
     if mode not in POOLINGS or prompted or is_decoder(object_if_there(transformer_in(folder) / CONFIG)):
         return settings
     return replace(settings, pooling=mode)
-
-
-def _truncate_dim(path: Path, said: Mapping[str, Any]) -> int | None:
-    """How many dimensions of a vector a model keeps; None = all."""
-    found = said.get("truncate_dim")
-    if found is not None and (type(found) is not int or found < 1):
-        raise InputError(f"{path}: truncate_dim {found!r} is not a number of dimensions; {REMEDY}")
-    return found
 
 
 def _prompts(path: Path, said: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:

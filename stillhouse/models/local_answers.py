@@ -3,8 +3,6 @@
 A prompt without {number} asks for one text, and is answered several times. Shape suffix: P passages of a part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any

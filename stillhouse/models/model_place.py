@@ -5,11 +5,9 @@ model.
 PyTorch.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +63,7 @@ def refuse_unsupported(folder: Path, **prompts: str | None) -> None:
     modules = [module.kind for module in modules_of(folder)]
     said = (MODULES.get(kind) for kind in modules)
     found = next(filter(None, said), None) or KINDS.get(str(saved_model(folder).get("model_type"))) or kind_of(config)
-    if found:
-        raise InputError(unsupported(str(folder), found))
+    refuse_kind(str(folder), found)
     if scores_by_modules(folder):
         what = MODULES.get(modules[-1], f"a cross-encoder of the modules {', '.join(modules)}")
         raise InputError(f"{folder} is {what}: a teacher for `score-pairs`, but no base model; {INSTEAD}")
@@ -92,10 +89,10 @@ def refuse_adapter(folder: Path) -> None:
         raise InputError(f"{folder} is a LoRA adapter; merge it with `merge_and_unload` of peft and save that")
 
 
-def refuse_unsupported_on_hub(name: str, files: Container[str], config: Mapping[str, Any]) -> None:
-    """As `refuse_unsupported`, from the list of files and the configuration that the hub shows of a model."""
-    if found := kind_of(config):
-        raise InputError(unsupported(name, found))
+def refuse_kind(name: str, what: str | None) -> None:
+    """Raises `InputError` for a model of a kind that cannot be opened."""
+    if what:
+        raise InputError(f"{name} is {what}, which cannot be opened; {INSTEAD}")
 
 
 def kind_of(config: Mapping[str, Any]) -> str | None:
@@ -104,10 +101,6 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
     if ENCODER_DECODERS.match(kind) or (config.get("is_encoder_decoder") is True and not T5.match(kind)):
         return f"an encoder-decoder ({kind})"
     return f"a model of images ({kind})" if IMAGES.match(kind) else None
-
-
-def unsupported(name: str, what: str) -> str:
-    return f"{name} is {what}, which cannot be opened; {INSTEAD}"
 
 
 DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"

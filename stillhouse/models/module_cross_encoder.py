@@ -8,11 +8,9 @@
 Shape suffixes: P pairs, L tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +18,9 @@ from torch import Tensor, nn
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import joined_by_colon
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts
-from stillhouse.models.module_tower import KINDS, LOADED_AS, refuse_unknown
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.pair_scores import PairScorer, PairTexts
 from stillhouse.models.settings import MODULES
+from stillhouse.models.towers import KINDS, LOADED_AS, refuse_unknown
 from stillhouse.models.transformer import reading
 
 GENERATES = ("text-generation", "any-to-any")
@@ -40,7 +38,7 @@ class ModuleCrossEncoder(PairScorer):
         self._modality = "text"
 
     @classmethod
-    def open(cls, folder: Path, raw: bool) -> ModuleCrossEncoder:
+    def open(cls, folder: Path, raw: bool) -> Self:
         """Raises `InputError` for modules that could run code or give no score, and for a damaged folder."""
         from sentence_transformers import CrossEncoder as Scorer
 
@@ -84,8 +82,7 @@ class ModuleCrossEncoder(PairScorer):
         features |= {"input_ids": ids_PL, "attention_mask": mask_PL}
         for module in self.scorer:
             features = module(features)
-        scores_P: Tensor = features["scores"].float().squeeze(-1)
-        return scores_P
+        return features["scores"].float().squeeze(-1)
 
     def save(self, folder: Path) -> None:
         self.scorer.save_pretrained(str(folder), create_model_card=False)

@@ -1,32 +1,67 @@
-"""Scores pairs of a query and a passage with a cross-encoder, and keeps the scores for a run that resumes after a kill.
+"""Scores pairs of a query and a passage, and keeps the scores for a run that resumes after a kill.
 
-Scores are appended batch by batch to a file in the work folder; what a kill left incomplete is computed again.
+Every cross-encoder tokenizes pairs and scores them. Scores are appended batch by batch to a file in the work folder;
+what a kill left incomplete is computed again.
 
-Shape suffixes: P pairs.
+Shape suffixes: P pairs, L tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from stillhouse.core.arrays import chunks
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.digest_numbers import digests_of
-from stillhouse.corpus.text_file import TextFile
-from stillhouse.models.acceleration.ahead import Ahead
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
-from stillhouse.models.encoder import inference, length_batches
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.corpus.table_file import TextFile
+from stillhouse.models.acceleration.batches import Ahead, side_by_side, threads_of
+from stillhouse.models.encoder import TokenizedTexts, inference, length_batches
 from stillhouse.models.settings import InferenceConfig
 
 ENTRY = np.dtype([("pair", "<u4"), ("score", "<f4")])
+PAIRS_AT_ONCE = 16_384
+
+
+class PairScorer(nn.Module, ABC):
+    """A model that scores pairs; `activation` makes a score of a raw score."""
+
+    activation: nn.Module
+
+    @abstractmethod
+    def pairs(self, queries: Sequence[str], passages: Sequence[str]) -> PairTexts:
+        """Tokenize pairs."""
+
+    @abstractmethod
+    def forward(self, ids_PL: Tensor, mask_PL: Tensor, types_PL: Tensor) -> Tensor:
+        """Raw scores [P], float32; the three int64 tensors are those of `PairTexts.batch`."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write a folder for `CrossEncoder.load`."""
+
+
+class PairTexts:
+    """Tokenized pairs with their token types or halves (0 for the query, 1 for the passage)."""
+
+    def __init__(self, ids: TokenizedTexts, types: TokenizedTexts) -> None:
+        self.ids = ids
+        self._types = types
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batch(self, rows: Sequence[int] | np.ndarray, device: object) -> tuple[Tensor, Tensor, Tensor]:
+        ids_PL, mask_PL = self.ids.batch(rows, device)  # type: ignore[arg-type]
+        types_PL, _ = self._types.batch(rows, device)  # type: ignore[arg-type]
+        return ids_PL, mask_PL, types_PL
 
 
 class ScoreLog:
@@ -64,11 +99,8 @@ class ScoreLog:
     def __enter__(self) -> ScoreLog:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
-
-
-PAIRS_AT_ONCE = 16_384
 
 
 def score_pairs(

@@ -3,8 +3,6 @@
 Shape suffixes: B texts, L tokens, D hidden width.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -37,7 +37,7 @@ from stillhouse.core.artifacts import MANIFEST
 from stillhouse.core.context import Context
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.titles import divided
-from stillhouse.models.acceleration.linear_layers import EVEN, can_pack, packed_forward
+from stillhouse.models.acceleration.replaced import EVEN, can_pack, packed_forward
 from stillhouse.models.encoder_settings import EncoderSettings, read_settings
 from stillhouse.models.pooling import normalized, pool
 from stillhouse.models.settings import InferenceConfig
@@ -303,7 +303,7 @@ class AnyEncoder:
     """The tower for a role, `query` or `passage`, of a retriever of any other kind: a folder, or one that is loaded."""
 
     def __init__(self, retriever: Path | BiEncoder, context: Context, role: Role = "query") -> None:
-        from stillhouse.models.acceleration.linear_layers import keep_packed
+        from stillhouse.models.acceleration.replaced import keep_packed
         from stillhouse.models.encoder import BiEncoder
         from stillhouse.models.token_states import state_width
 
@@ -315,15 +315,13 @@ class AnyEncoder:
         keep_packed(self.encoder, context.torch_device())
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self.encoder.texts(texts, self.role).ids
-        return ids
+        return self.encoder.texts(texts, self.role).ids
 
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         from stillhouse.models.encoder import encode
 
         texts = replace(self.encoder.texts([], self.role), ids=[list(each) for each in ids])
-        vectors_QD: NDArray[np.float32] = encode(self.encoder, texts, self.context, "texts", EXACT)
-        return vectors_QD
+        return encode(self.encoder, texts, self.context, "texts", EXACT)
 
     def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         from stillhouse.models.token_states import TokenReader
@@ -347,5 +345,4 @@ def _tokenizer(folder: Path, length: int) -> Tokenizer:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -7,8 +7,6 @@ once. Rows whose answers have all ended leave the batch.
 Shape suffixes: B prompts, S answers of a prompt, L tokens of a prompt, T tokens of an answer, V vocabulary, R rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -183,8 +181,7 @@ class _EncoderDecoder:
             use_cache=True,
         )
         self._cache = output.past_key_values
-        logits_BSV: Tensor = output.logits.view(*token_BS.shape, -1)
-        return logits_BSV
+        return output.logits.view(*token_BS.shape, -1)
 
     def keep(self, row_R: Tensor) -> None:
         answer = (row_R[:, None] * self._number + torch.arange(self._number, device=row_R.device)).flatten()

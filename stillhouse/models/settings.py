@@ -1,7 +1,5 @@
 """Settings of models and of what they compute. No torch here: step modules read them to declare their flags."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

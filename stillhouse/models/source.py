@@ -1,7 +1,5 @@
 """The model that training starts from: located, cut, checked and written as a folder."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,6 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from stillhouse.core.artifacts import MANIFEST, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.models.adapter import whole_model
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.encoder_folder import write_modules
 from stillhouse.models.encoder_settings import (
@@ -32,6 +29,7 @@ from stillhouse.models.transformer import (
     read_config,
     refuse_larger_vocabulary,
     refuse_longer,
+    whole_model,
 )
 
 

@@ -8,14 +8,12 @@ Shape suffixes: P pairs or prompts, S answers of a prompt, L tokens of a pair, A
 answers, V vocabulary.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -29,14 +27,14 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.prompts import Example, chat, filled_whole, prompt_for_one
 from stillhouse.corpus.titles import divided
+from stillhouse.models.acceleration.batches import side_by_side, threads_of
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.grouped_attention import grouped_attention
-from stillhouse.models.acceleration.linear_layers import packed_linears
-from stillhouse.models.acceleration.precision import computed_in
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.models.acceleration.replaced import packed_linears
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts, length_batches
 from stillhouse.models.encoder_settings import CONFIG, T5, is_decoder, json_object, object_if_there
 from stillhouse.models.model_place import ENCODER_DECODERS
-from stillhouse.models.pair_texts import PairScorer, PairTexts
+from stillhouse.models.pair_scores import PairScorer, PairTexts
 from stillhouse.models.sampling import Drawn, draw
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.tokenizer_files import save_tokenizer
@@ -84,7 +82,7 @@ class TextGenerator(PairScorer):
     @doing("loading the language model")
     def load(
         cls, place: Path, kind: str = "questions", prompt: str | None = None, passage_tokens: int | None = None
-    ) -> TextGenerator:
+    ) -> Self:
         """The model of a folder or a GGUF file, in float32.
 
         Prompt and tokens default to those that it was trained with, then to the prompt for a `kind` of texts. Raises

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from stillhouse.core.context import Context
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.models.acceleration.batches import side_by_side, threads_of
 from stillhouse.models.encoder import BiEncoder, EncoderTexts, inference, length_batches
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.towers import BagOfWordsTower

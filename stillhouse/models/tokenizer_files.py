@@ -9,8 +9,6 @@ encoders, whose type 1 was not trained for retrieval.
 If a title or text spells out a special token (`[SEP]`), it is tokenized like any other word.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,12 +127,11 @@ def cut_passages(
         rows_of.setdefault((separated, bool(title)), []).append(row)
     ids: list[list[int]] = [[]] * len(texts)
     for (separated, titled), rows in rows_of.items():
-        own = [parts[row][1] for row in rows]
         if titled:
             separators(tokenizer)
-        given: Sequence[Any] = [prompt + text for text in own]
-        if titled:
-            given = [(prompt + parts[row][0], text) for row, text in zip(rows, own)]
+            given: Sequence[Any] = [(prompt + parts[row][0], parts[row][1]) for row in rows]
+        else:
+            given = [prompt + parts[row][1] for row in rows]
         for row, cut in zip(rows, token_ids(tokenizer, given, max_length, separated, special)):
             ids[row] = cut
     return ids

@@ -3,11 +3,13 @@
 Any fault of the folder is bad input, reported with the file's name. Errors about a lack of memory or disk space are
 not. These are checked: `config.json` names a model type of transformers; the files have every tensor of the encoder in
 the configured shape; and the tokenizer's ids are rows of the word embeddings.
+
+A LoRA adapter that peft wrote is opened as a model: its change is added to the weights that it was trained on.
 """
 
-from __future__ import annotations
-
 import json
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,26 +23,39 @@ from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
+from stillhouse.core.artifacts import MANIFEST
 from stillhouse.core.errors import RUST_OS_ERROR, InputError
 from stillhouse.models.encoder_settings import (
     CONFIG,
     INDEX,
+    MODULES,
     REMEDY,
     WEIGHTS,
+    is_decoder,
     json_object,
     refuse_foreign_weights,
     transformer_in,
 )
-from stillhouse.models.model_place import INSTEAD
+from stillhouse.models.model_place import ADAPTER, INSTEAD, base_of, downloaded, locate
 
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """The start of PyTorch's message when a CPU runs out of memory, which is a plain RuntimeError."""
 LONGEST_REASON = 200
+HARMLESS = "pooler"
+"""A part that some folders lack and that is not needed for vectors: BERT's pooler, if the model was saved with its
+head."""
+TABLE = "position_embeddings"
+"""The Hugging Face name of the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and similar models."""
+CHANGE = "adapter_model.safetensors"
+INSIDE = "base_model.model."
+"""Begins the names of an adapter's tensors."""
 
 
 @contextmanager
@@ -90,11 +105,6 @@ def read_tensors(path: Path, shapes: Mapping[str, tuple[int | None, ...]]) -> di
 def shown(shape: tuple[int, ...] | torch.Size) -> str:
     """A shape in readable form: 30522x384."""
     return "x".join(map(str, shape)) or "a single number"
-
-
-HARMLESS = "pooler"
-"""A part that some folders lack and that is not needed for vectors: BERT's pooler, if the model was saved with its
-head."""
 
 
 @dataclass(frozen=True)
@@ -222,10 +232,6 @@ def refuse_larger_vocabulary(folder: Path, tokenizer: PreTrainedTokenizerBase, w
         )
 
 
-TABLE = "position_embeddings"
-"""The Hugging Face name of the table in BERT, RoBERTa, MPNet, DistilBERT, ELECTRA and similar models."""
-
-
 def longest_text(model: PreTrainedModel) -> int | None:
     """The most tokens of a text, including special tokens, or None if there is no limit.
 
@@ -245,3 +251,60 @@ def refuse_longer(model: PreTrainedModel, what: str, **lengths: int) -> None:
     for name, length in lengths.items():
         if longest is not None and length > longest:
             raise InputError(f"{what} reads at most {longest} tokens; lower {name} from {length}")
+
+
+@contextmanager
+def whole_model(folder: Path) -> Iterator[Path]:
+    """The folder itself or, for an adapter, one that exists until the block ends: its base model with the change.
+
+    Modules and tokenizer are the adapter's own if it has some, else those of its base model. Raises `InputError` for a
+    base model that is missing, for an adapter that cannot be added to it, and without the library peft.
+    """
+    base = base_of(folder)
+    if base is None:
+        yield folder
+        return
+    source, has_modules = locate(base), (folder / MODULES).is_file()
+    with (
+        whole_model(Path(source) if Path(source).is_dir() else downloaded(source)) as below,
+        tempfile.TemporaryDirectory() as place,
+    ):
+        merged, inside = Path(place) / folder.resolve().name, transformer_in(below)
+        shutil.copytree(inside if has_modules else below, merged, ignore=shutil.ignore_patterns(MANIFEST))
+        target = merged if has_modules else transformer_in(merged)
+        for weights in target.glob("*.safetensors*"):
+            weights.unlink()
+        shutil.copytree(folder, target, ignore=shutil.ignore_patterns(ADAPTER, CHANGE), dirs_exist_ok=True)
+        _added(folder, inside).save_pretrained(target)
+        yield merged
+
+
+def _added(folder: Path, base: Path) -> PreTrainedModel:
+    """The Transformer of `base` in float32 with the change that the adapter in `folder` holds."""
+    try:
+        from peft import PeftConfig, get_peft_model, set_peft_model_state_dict
+    except ImportError as error:
+        raise InputError(
+            f"{folder} is a LoRA adapter, which needs peft; run `pip install 'stillhouse[lora]'`"
+        ) from error
+    if not (folder / CHANGE).is_file():
+        raise InputError(f"{folder / CHANGE} is missing; save the adapter with `save_pretrained` of peft")
+    change = read_tensors(
+        folder / CHANGE, {name: (None,) * len(shape) for name, shape in shapes_of(folder / CHANGE).items()}
+    )
+    model = load_model(AutoModel, base).model
+    if any(name.startswith(f"{INSIDE}{model.base_model_prefix}.") for name in change):  # trained with its head
+        causal = is_decoder(json_object(base / CONFIG))
+        model = load_model(AutoModelForCausalLM if causal else AutoModelForMaskedLM, base).model
+    with reading(folder / ADAPTER, "give an adapter of a kind that peft can merge, such as LoRA"):
+        config = PeftConfig.from_pretrained(str(folder))
+        config.task_type = None  # the kind of head, which makes no vectors
+        layers = get_peft_model(model, config)
+        found: Any = set_peft_model_state_dict(layers, change)
+        merged: PreTrainedModel = layers.merge_and_unload().base_model
+    if unknown := found.unexpected_keys:
+        raise InputError(
+            f"{folder / CHANGE} does not fit the model {base}, which has no {unknown[0]}; name the model that it was "
+            f"trained on in {ADAPTER}"
+        )
+    return merged

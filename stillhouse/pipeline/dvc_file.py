@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.evaluation.systems import about_training
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.plan_files import PLAN, plan_file

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.config import build
 from stillhouse.core.context import QUIET, WORK_ROOT
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
-from stillhouse.core.monitoring.activity import doing
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import doing, in_words
 from stillhouse.core.own_machine import own_memory
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.model_table import MANY, at_hand, base_models

@@ -12,8 +12,8 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.own_machine import own_memory
 from stillhouse.core.terminal import show, warn
-from stillhouse.corpus.sources.built_in import SAMPLE
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
+from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.pipeline import workspace
 from stillhouse.pipeline.model_choice import chosen as chosen_start
 from stillhouse.pipeline.model_choice import starts_of

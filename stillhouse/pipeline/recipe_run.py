@@ -10,8 +10,7 @@ from typing import Any
 from stillhouse.core.config import refuse_unknown
 from stillhouse.core.context import quiet, say
 from stillhouse.core.lock import only_process
-from stillhouse.core.monitoring.activity import doing, watched
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import doing, in_words, watched
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses, still_to_do
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.mlflow_runs import logged

@@ -9,7 +9,7 @@ from typing import Any
 
 from stillhouse.core.config import build, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.pipeline.graph import GRAPH, STAGES, graph_of, known_uses
 from stillhouse.pipeline.steps.places import location_fields
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.core.monitoring.duration import by_stage, in_words
+from stillhouse.core.monitoring.activity import by_stage, in_words
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.start_model import config_of, place_of

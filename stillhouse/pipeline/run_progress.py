@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.monitoring.activity import doing
-from stillhouse.core.monitoring.duration import by_stage, in_words
+from stillhouse.core.monitoring.activity import by_stage, doing, in_words
 from stillhouse.pipeline.graph import CORPUS, START
 from stillhouse.pipeline.step_times import on_processor, predicted_seconds, scale_of
 from stillhouse.pipeline.uses import Use

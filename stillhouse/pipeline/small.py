@@ -12,8 +12,7 @@ from typing import Any
 
 from stillhouse.core.config import field_types
 from stillhouse.core.setting_kinds import kind_of
-from stillhouse.corpus.sources.built_in import SAMPLE
-from stillhouse.corpus.sources.options import Options
+from stillhouse.corpus.sources.options import SAMPLE, Options
 from stillhouse.pipeline.graph import Use
 
 CAPS: Mapping[str, float] = {

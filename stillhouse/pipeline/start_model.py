@@ -126,14 +126,14 @@ def _on_hub(name: str) -> tuple[str, str]:
     from huggingface_hub import HfApi
 
     from stillhouse.models.encoder_settings import is_decoder
-    from stillhouse.models.model_place import ADAPTER, refuse_unsupported_on_hub
+    from stillhouse.models.model_place import ADAPTER, kind_of, refuse_kind
 
     try:
         info = HfApi().model_info(name, timeout=HUB_SECONDS)
     except Exception:  # offline, no such model, one that needs a token: `fetch-model` reports it
         return UNKNOWN, "it is not on this machine, and the Hugging Face Hub did not list its files"
     listed = {file.rfilename for file in info.siblings or ()}
-    refuse_unsupported_on_hub(name, listed, info.config or {})
+    refuse_kind(name, kind_of(info.config or {}))
     if ADAPTER in listed:
         return UNKNOWN, f"on the Hugging Face Hub it has an {ADAPTER} of peft, whose base model is not known before"
     if MODULES in listed:

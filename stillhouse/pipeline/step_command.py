@@ -13,7 +13,7 @@ from typing import Any
 
 from stillhouse.core import context
 from stillhouse.core.config import build, check_value, field_types, read_recipe, refuse_unknown, refuse_unknown_sections
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import own_file, refuse_foreign_file
 from stillhouse.core.setting_kinds import Kind, as_flag, from_text, kind_of

@@ -22,8 +22,8 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import device
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import SPACE, passage_text
+from stillhouse.corpus.words import estimated_tokens
 from stillhouse.models.token_lengths import token_lengths
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def model_speed(precision: str) -> float:
     """Operations per second that a model reaches on the CPU with a setting `precision`."""
     import torch
 
-    from stillhouse.models.acceleration.precision import computed_in
+    from stillhouse.models.acceleration.device import computed_in
 
     products, in_fp32 = speed(computed_in(precision, torch.device("cpu"))), speed(torch.float32)
     return 1 / (1 / products + BESIDE_PRODUCTS / in_fp32)
@@ -149,7 +149,7 @@ def speed(dtype: torch.dtype) -> float:
     """
     import torch
 
-    from stillhouse.models.acceleration.linear_layers import fast_linear_layers
+    from stillhouse.models.acceleration.replaced import fast_linear_layers
 
     layer, rows = torch.nn.Linear(384, 1536, dtype=dtype), torch.ones(256, 384, dtype=dtype)
     best, until = math.inf, time.process_time() + SECONDS_MEASURED

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.errors import InputError
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import in_words
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, graph_of
 from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs

@@ -13,7 +13,7 @@ from stillhouse.core.artifacts import refuse_file_above
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.own_files import make_folder
-from stillhouse.corpus.sources.built_in import SAMPLE
+from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, moved, sections

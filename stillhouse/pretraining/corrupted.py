@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.pretraining.corruption import (
     Mask,
     hidden_from,

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.pretraining.cross_entropy import passage_weights, rows_at_once, token_cross_entropy
 from stillhouse.pretraining.heads import family_of, last_states, output_matrix
 from stillhouse.pretraining.tokens import SpecialTokens

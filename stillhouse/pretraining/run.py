@@ -15,8 +15,8 @@ from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow, Watch
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.models.acceleration.ahead import Ahead
-from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.batches import Ahead
+from stillhouse.models.acceleration.device import autocast
 from stillhouse.pretraining.bottleneck_loss import BottleneckLoss
 from stillhouse.pretraining.corrupted import Corruptor
 from stillhouse.pretraining.heads import output_matrix

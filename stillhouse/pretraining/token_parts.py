@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from stillhouse.core.artifacts import digest_json, write_json
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.part_folder import part_folder
+from stillhouse.corpus.cleaning_parts import part_folder
 from stillhouse.corpus.sources.rows import Each
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.tokenizer_files import load_tokenizer

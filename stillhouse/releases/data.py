@@ -1,7 +1,5 @@
 """The DVC operations that releases need: check that the workspace is complete; record, push and fetch artifacts."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +12,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact
 from stillhouse.core.remote.dvc_source import fetch, of_a_remote
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.tags import Release
 
 REVISION = "STILLHOUSE_REVISION"

@@ -4,20 +4,18 @@ The card is not in the folder that `select-best` wrote: it needs figures that ex
 of the base model, which may be a place and is in no manifest.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import MANIFEST, Manifest, read_manifest, whole_folder
 from stillhouse.core.errors import InputError
-from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.titles import LEFT_OUT, SEP, TITLES
+from stillhouse.core.pages import as_text, page_template
+from stillhouse.corpus.titles import LEFT_OUT, TITLES
 from stillhouse.models.model_place import PACKAGE
 from stillhouse.pipeline.graph import ARTIFACTS, CORPUS, START, Use, graph_of
 from stillhouse.pipeline.model_table import MANY, base_models
@@ -26,10 +24,11 @@ from stillhouse.pipeline.start_model import place_of
 from stillhouse.pipeline.steps.execute import READ
 from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
-from stillhouse.releases.refresh.whole_run import released_figures
+from stillhouse.releases.refresh.run import released_figures
 from stillhouse.releases.refresh.workspace import PARAMS
 
 CARD = "README.md"
+TEMPLATE = Path(__file__).with_suffix(".jinja")
 STARTS_FROM = ("encoder", "trained", "init", "start")
 """The inputs of steps that are the model which a step changes, the most direct one first."""
 SHOWN = (
@@ -109,20 +108,20 @@ def render_card(folder: Path, best: Manifest, name: str) -> str:
         f"base model: {base}": start.facts.get(READ, {}).get("model", start.digest),
         "this model: the manifest of its run": best.digest,
     }
-    return "\n".join(
-        [
-            f"---\n{data.to_yaml()}\n---\n",
-            f"# {as_text(name)}\n",
-            f"A dense retriever: it turns questions and passages into vectors. {made} by",
-            "[Stillhouse](https://github.com/stillhouse/stillhouse).\n",
-            *_how_to_load(corpus.facts.get("titles", "")),
-            *_figures(figures, evaluated.config["measures"], asked, best.facts),
-            "## Training\n",
-            *(_training(use, root / place) for place, use in reversed(steps)),
-            "\n| made of | SHA-256 |\n|---|---|",
-            *(f"| {what} | `{digest}` |" for what, digest in made_of.items()),
-            "",
-        ]
+    titles = corpus.facts.get("titles", "")
+    return page_template(TEMPLATE, as_text=as_text).render(
+        data=data.to_yaml(),
+        name=name,
+        made=made,
+        named_on_push=NAMED_ON_PUSH,
+        titles=titles,
+        between="" if titles in ("", LEFT_OUT) else repr(TITLES[titles]),
+        figures=figures,
+        measures=evaluated.config["measures"],
+        asked=asked,
+        chosen=best.facts,
+        steps=[(use, _settings(root / place)) for place, use in reversed(steps)],
+        made_of=made_of,
     )
 
 
@@ -156,41 +155,6 @@ def _contents(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('passages', 0):,} passages, questions: {questions or 'none'}"
 
 
-def _how_to_load(titles: str) -> Iterator[str]:
-    yield "## Usage\n"
-    yield "```python\nfrom sentence_transformers import SentenceTransformer\n"
-    yield f'model = SentenceTransformer("{NAMED_ON_PUSH}")'
-    yield 'questions = model.encode_query(["how do bats hunt?"])'
-    yield 'passages = model.encode_document(["Bats find their prey by its echo."])'
-    yield "print(model.similarity(questions, passages))\n```\n"
-    if titles == SEP:
-        yield "A passage with a title is its tokenizer's pair of title and text.\n"
-    elif titles and titles != LEFT_OUT:
-        yield f"A passage with a title is `title + {TITLES[titles]!r} + text`.\n"
-
-
-def _figures(
-    figures: Mapping[str, Mapping[str, Any]], measures: Sequence[str], asked: str, chosen: Mapping[str, Any]
-) -> Iterator[str]:
-    yield "## Figures\n"
-    if figures:
-        yield f"On {asked}, with 95 % intervals:\n"
-        yield f"| system | {' | '.join(measures)} |\n|---|{'---|' * len(measures)}"
-        for system, of in figures.items():
-            yield f"| {system} | {' | '.join(_figure(*of[measure]) for measure in measures)} |"
-        yield ""
-    if "queries" in chosen:
-        rr10, likely = (chosen[f"dev_{metric}"][chosen["winner"]] for metric in ("rr10", "log_likelihood"))
-        _, *partners = chosen["winner"].split(" + ")
-        fused = f" with {' and '.join(partners)} ({as_text(chosen['fusion'])})" if partners else ""
-        yield f"This model{fused} was chosen on {chosen['queries']:,} dev questions, with an RR@10 of {rr10:.3f} and a"
-        yield f"log-likelihood of {likely:.3f}.\n"
-
-
-def _figure(mean: float, interval: list[float] | None) -> str:
-    return f"{mean:.3f}" + (f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else "")
-
-
 def _steps(whole: Mapping[str, Use], system: str) -> Iterator[tuple[str, Use]]:
     """The outputs of the steps that changed the model, with their steps: the last one first, the base model last."""
     place = whole[used(CHOSEN["retriever"])].inputs[f"candidates/{system}"]
@@ -202,8 +166,7 @@ def _steps(whole: Mapping[str, Use], system: str) -> Iterator[tuple[str, Use]]:
         place = next(use.inputs[port] for port in STARTS_FROM if port in use.inputs)
 
 
-def _training(use: Use, folder: Path) -> str:
+def _settings(folder: Path) -> str:
     made = read_manifest(folder, verify=False)
     known = made.config | made.facts
-    shown = (f"{key} {known[key]}" for key in SHOWN if known.get(key) not in (None, ""))
-    return f"1. `{use.name}` ({use.step_name}): {as_text(', '.join(shown))}"
+    return ", ".join(f"{key} {known[key]}" for key in SHOWN if known.get(key) not in (None, ""))

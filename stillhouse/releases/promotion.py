@@ -4,8 +4,6 @@ The order makes it safe to stop at any point and to repeat it: first the compari
 is already there), then a single push to git of the commit and both tags, which takes effect as a whole or not at all.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,10 +13,10 @@ from typing import Any
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import own_namespace
 from stillhouse.core.monitoring.settings import PIPELINE, RUN
+from stillhouse.core.remote.git import REMOTE, Git
 from stillhouse.corpus.difference import fingerprint
 from stillhouse.corpus.store import Corpus
 from stillhouse.releases import data
-from stillhouse.releases.git import REMOTE, Git
 from stillhouse.releases.tags import (
     Release,
     branch_of,

@@ -7,8 +7,6 @@ rollback both add the next champion tag. Since a tag can be created only once, o
 other gets an error.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ from typing import Any
 from stillhouse.core.artifacts import digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.releases.git import REMOTE, Git, GitFailed, PushTaken
+from stillhouse.core.remote.git import REMOTE, Git, GitFailed, PushTaken
 
 NAME = "retriever"
 RECORD = "release.json"

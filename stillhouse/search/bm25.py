@@ -4,8 +4,6 @@ Terms get Snowball's stemmer by PyStemmer, which helps in every language that wa
 English and German (docs/languages.md), so other lists are left out.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from array import array
@@ -13,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import Stemmer
@@ -43,7 +41,7 @@ class Terms:
     stop_words: str
 
     @classmethod
-    def of_language(cls, language: str) -> Terms:
+    def of_language(cls, language: str) -> Self:
         """The stemmer and the stop words of a language, as far as there are any."""
         try:
             Stemmer.Stemmer(language)
@@ -140,7 +138,7 @@ class BM25:
 
     @classmethod
     @doing("indexing for BM25")
-    def of(cls, texts: Iterable[str], k1: float, b: float, language: str = "en") -> BM25:
+    def of(cls, texts: Iterable[str], k1: float, b: float, language: str = "en") -> Self:
         """Index passages in a language, an ISO 639-1 code. Raises `InputError` if none has a word."""
         terms, tokens = Terms.of_language(language), TokenLists()
         texts = iter(texts)
@@ -153,7 +151,7 @@ class BM25:
         return cls(index, len(tokens), terms)
 
     @classmethod
-    def load(cls, folder: Path) -> BM25:
+    def load(cls, folder: Path) -> Self:
         """Open what `save` wrote; the arrays stay on disk. Raises `InputError` for any other folder."""
         try:
             index = bm25s.BM25.load(folder, mmap=True, show_progress=False)

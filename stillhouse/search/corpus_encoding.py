@@ -6,8 +6,6 @@ The processes of torchrun share every block. Since a text's vector does not depe
 the result does not depend on blocks, processes or earlier runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,9 +26,9 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import Corpus, passage_text_blocks
-from stillhouse.corpus.text_file import TextFile
-from stillhouse.models.acceleration.ahead import Ahead, Behind
-from stillhouse.models.acceleration.precision import computed_in
+from stillhouse.corpus.table_file import TextFile
+from stillhouse.models.acceleration.batches import Ahead, Behind
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.processes import join, wait_for_all
 from stillhouse.models.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.models.settings import InferenceConfig

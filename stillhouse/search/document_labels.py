@@ -3,8 +3,6 @@
 Shapes: P pairs of a query and a passage of a document that is relevant to it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

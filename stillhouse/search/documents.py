@@ -3,8 +3,6 @@
 Shapes: Q queries, K ranks of passages, T ranks of documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

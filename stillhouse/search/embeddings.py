@@ -10,8 +10,6 @@ and a manifest that verifies it.
 Shape suffixes: N requested texts, M missing texts, S texts of a segment, D width.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

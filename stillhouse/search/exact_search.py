@@ -1,19 +1,23 @@
 """Exact search by inner product over blocks of vectors that are read once, with a running top K.
 
 A candidate is one integer with the score in the high bits and the row in the low bits. Smaller is better, so ties are
-in corpus order, even at the last rank. Shape suffixes: Q queries, B vectors of a block, K depth, D width.
+in corpus order, even at the last rank.
+
+On a GPU, PyTorch computes the same rankings up to the last bits of a product, for any depth and any number of vectors,
+in full fp32, not TF32.
+
+Shape suffixes: Q queries, B vectors of a block, K depth, D width.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.models.acceleration.linear_layers import EVEN, can_pack
+from stillhouse.models.acceleration.replaced import EVEN, can_pack
 
 QUERIES_AT_ONCE = 128
 BLOCK = 32_768
@@ -24,6 +28,13 @@ NOTHING = np.iinfo(np.int64).max
 
 Block = tuple[int, NDArray[np.float32]]
 """The first row of a block, and its vectors [B, D]."""
+GPU_QUERIES = 1024
+GPU_BLOCK = 131_072
+"""Vectors compared at once: with `GPU_QUERIES` queries, 512 MiB of scores. Large blocks need few merges."""
+BESIDE = 4 << 30
+"""Bytes of GPU memory that a search reserves for scores and candidates."""
+BlockOnGpu = tuple[int, Tensor]
+"""The first row of a block, and its vectors float32 [B, D] on the GPU."""
 
 
 def exact_search(
@@ -73,8 +84,7 @@ def inner_products(queries_QD: NDArray[np.float32], vectors_BD: NDArray[np.float
     else:
         with torch.autocast("cpu", enabled=False):  # a model that answers single queries may have turned it on
             products = queries @ vectors.T
-    result: NDArray[np.float32] = products.numpy()
-    return result
+    return products.numpy()
 
 
 def merged(best_QK: Tensor, scores_QB: Tensor, start: int) -> Tensor:
@@ -124,3 +134,73 @@ def unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
     rising = ~(keys >> 32).to(torch.int32)
     bits = rising ^ ((rising >> 31) & 0x7FFFFFFF)
     return (keys & 0xFFFFFFFF).to(torch.int32), bits.view(torch.float32)
+
+
+def gpu_search(
+    queries_QD: NDArray[np.float32], blocks: Iterable[BlockOnGpu], depth: int, device: torch.device
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Rows int32 [Q, K] and inner products float32 [Q, K], K = `depth`, best first, ties in corpus order.
+
+    `blocks` hold all vectors in corpus order, at least `depth` of them.
+    """
+    with torch.inference_mode(), full_precision(device):
+        queries = torch.from_numpy(np.ascontiguousarray(queries_QD, dtype=np.float32)).to(device)
+        best_QK = torch.full((len(queries), depth), NOTHING, dtype=torch.int64, device=device)
+        for start, vectors_BD in blocks if depth else ():
+            for first in range(0, len(queries), GPU_QUERIES):
+                part = slice(first, first + GPU_QUERIES)
+                best_QK[part] = merged(best_QK[part], queries[part] @ vectors_BD.T, start)
+        assert not best_QK.numel() or bool((best_QK != NOTHING).all()), "fewer vectors than the depth"
+        rows_QK, scores_QK = (part.cpu().numpy() for part in unpacked(best_QK))
+    return rows_QK, scores_QK
+
+
+def on_gpu(vectors_ND: NDArray[np.float32], device: torch.device) -> Tensor | NDArray[np.float32]:
+    """Copy a file's vectors to the GPU, float32 [N, D]; return them unchanged if a search would not fit as well."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else vectors_ND.nbytes + BESIDE
+    if vectors_ND.nbytes + BESIDE > free:
+        return vectors_ND
+    all_ND = torch.empty(vectors_ND.shape, dtype=torch.float32, device=device)
+    for start, vectors_BD in blocks_of(vectors_ND, device):
+        all_ND[start : start + len(vectors_BD)] = vectors_BD
+    return all_ND
+
+
+def blocks_of(vectors_ND: NDArray[np.float32] | Tensor, device: torch.device) -> Iterator[BlockOnGpu]:
+    """The vectors of a file, copied to the GPU block by block, or of a tensor on the GPU."""
+    for start in range(0, len(vectors_ND), GPU_BLOCK):
+        part = vectors_ND[start : start + GPU_BLOCK]
+        yield start, part if isinstance(part, Tensor) else torch.from_numpy(np.array(part, np.float32)).to(device)
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Compute products of fp32 matrices without TF32 and autocast until the block ends."""
+    restore = _without_tf32()
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        restore()
+
+
+def _without_tf32() -> Callable[[], None]:
+    """Turn TF32 off, and return what restores the setting by the same name that it was made with."""
+    matmul = torch.backends.cuda.matmul
+    kept = matmul.fp32_precision
+    try:
+        allowed = matmul.allow_tf32
+    except RuntimeError:  # it was set by `fp32_precision`, and then PyTorch refuses to read it by its former name
+        matmul.fp32_precision = "ieee"
+        return lambda: setattr(matmul, "fp32_precision", kept)
+    if not allowed:
+        return lambda: None
+    precision = torch.get_float32_matmul_precision()
+    matmul.allow_tf32 = False
+
+    def restore() -> None:
+        matmul.allow_tf32 = True
+        if precision == "medium":  # the flag alone means "high"
+            torch.set_float32_matmul_precision(precision)
+
+    return restore

@@ -3,8 +3,6 @@
 Shape suffixes: Q queries, K candidates of a query, F scores of a candidate (BM25's, the retriever's, …).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,11 +68,6 @@ def _negative_log_likelihood(
     mean_QF = np.einsum("qk,qkf->qf", odds_QK / total_Q[:, None], scores_QKF)
     gradient_F = wrong_P @ (mean_QF[query_P] - scores_QKF[query_P, column_P])
     return float(np.logaddexp(0.0, gap_P).sum()), gradient_F
-
-
-def fuse(scores_QKF: NDArray[np.floating], weights_F: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The weighted sum of each candidate's scores, float32 [Q, K]."""
-    return (np.asarray(scores_QKF, dtype=np.float64) @ weights_F).astype(np.float32)
 
 
 def convex_combination(

@@ -20,7 +20,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
 from stillhouse.search.bm25 import BM25
 from stillhouse.search.filtered import FilteredBM25, FilteredIndex
-from stillhouse.search.fusion import convex_combination, fit_weights, fuse
+from stillhouse.search.fusion import convex_combination, fit_weights
 from stillhouse.search.late_interaction import LateInteraction, QueryReader
 from stillhouse.search.vector_index import VectorIndex
 
@@ -142,7 +142,8 @@ def fused_scores(fusion: Fusion, rows_QK: NDArray[np.int32], scores_QKF: NDArray
     if fusion.method == "convex":
         bm25_QK, dense_QK = np.moveaxis(scores_QKF[:, :, :2], 2, 0)
         return convex_combination(bm25_QK, dense_QK, rows_QK >= 0, fusion.dense)
-    return fuse(scores_QKF, np.array([fusion.bm25, fusion.dense, fusion.late])[: scores_QKF.shape[2]])
+    weights_F = np.array([fusion.bm25, fusion.dense, fusion.late])[: scores_QKF.shape[2]]
+    return (scores_QKF.astype(np.float64) @ weights_F).astype(np.float32)
 
 
 def unfitted(method: str, depth: int, index: VectorIndex, late: bool = False) -> Fusion:
@@ -225,7 +226,7 @@ def read_hybrid(folder: Path, index: VectorIndex, reader: QueryReader) -> Hybrid
 
 @dataclass(frozen=True)
 class HybridSearch:
-    """A fusion that is ready to search; `both` is None if the retriever ranks alone."""
+    """A fusion that is ready to search (`dense.ranked`); `both` is None if the retriever ranks alone."""
 
     fusion: Fusion
     both: HybridIndex | None
@@ -233,13 +234,6 @@ class HybridSearch:
     def among(self, rows_F: NDArray[np.int32]) -> HybridSearch:
         """The same among the passages `rows_F` (ascending) alone."""
         return replace(self, both=self.both and self.both.among(rows_F))
-
-    def search(
-        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], depth: int, gpu: bool = False
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Search as `HybridIndex.search` does. Only for a fusion that uses BM25."""
-        assert self.both is not None, "the retriever ranks alone: search its index"
-        return self.both.search(self.fusion, texts, vectors_QD, depth, gpu)
 
 
 FEWEST_TO_FIT = 30

@@ -4,8 +4,6 @@ They are built on one thread with faiss's fixed seeds, so the same vectors give 
 D width.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -78,10 +76,12 @@ def ivfpq(config: IndexConfig, passages: int, width: int) -> Any:
         raise InputError(
             f"an ivfpq index needs at least {PQ_CENTROIDS} passages, but the corpus has {passages}; choose kind flat"
         )
-    size = config.pq_m or divisor_near(width, width // 4)
-    if width % size:
-        divisors = [str(number) for number in range(1, width + 1) if width % number == 0]
-        raise InputError(f"pq_m {size} does not divide the width {width}; choose one of {', '.join(divisors)}")
+    divisors = [number for number in range(1, width + 1) if width % number == 0]
+    size = config.pq_m or max(divisor for divisor in divisors if divisor <= max(1, width // 4))
+    if size not in divisors:
+        raise InputError(
+            f"pq_m {size} does not divide the width {width}; choose one of {', '.join(map(str, divisors))}"
+        )
     clusters = lists(config, passages)
     index = faiss.IndexIVFPQ(faiss.IndexFlatIP(width), width, clusters, size, 8, faiss.METRIC_INNER_PRODUCT)
     index.nprobe = min(config.ivf_nprobe, clusters)
@@ -95,11 +95,6 @@ def lists(config: IndexConfig, passages: int) -> int:
             f"ivf_nlist is {config.ivf_nlist}, but the corpus has {passages} passages; set it lower, or leave it out"
         )
     return config.ivf_nlist or max(1, min(int(4 * passages**0.5), passages // POINTS_OF_A_CLUSTER))
-
-
-def divisor_near(number: int, wanted: int) -> int:
-    """The largest divisor of `number` that is at most `wanted`, or 1."""
-    return max(divisor for divisor in range(1, max(1, wanted) + 1) if number % divisor == 0)
 
 
 def sq8(config: IndexConfig, passages: int, width: int) -> Any:

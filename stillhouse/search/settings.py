@@ -1,7 +1,5 @@
 """Settings of encoding a corpus and of its index. No torch here: step modules read them to declare their flags."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 from stillhouse.core.config import setting

@@ -3,8 +3,6 @@
 Shapes: N passages, Q queries, K depth, D width.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -25,8 +23,7 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.search.embeddings import Embeddings
-from stillhouse.search.exact_search import BLOCK, Block, exact_search
-from stillhouse.search.gpu_search import blocks_of, gpu_search, on_gpu
+from stillhouse.search.exact_search import BLOCK, Block, blocks_of, exact_search, gpu_search, on_gpu
 from stillhouse.search.index_kinds import CLUSTERED, build, open_flat, write_built, write_flat
 from stillhouse.search.settings import IndexConfig
 
@@ -82,20 +79,13 @@ def write_index(
     folder: Path, config: IndexConfig, vectors: CutVectors, passage_ids: PassageIds, model_width: int
 ) -> None:
     """Write `index.faiss`, `ids.parquet` and `index.json`. Vector i belongs to passage_ids[i]."""
-    passages = len(vectors)
+    passages, width = len(vectors), vectors.width
     if config.kind == "flat":
-        write_flat(folder / FILE, passages, vectors.width, vectors.blocks())
+        write_flat(folder / FILE, passages, width, vectors.blocks())
     else:
-        write_built(folder / FILE, build(config, passages, vectors.width, vectors.rows))
-    _write_beside(folder, config.kind, passages, passage_ids, vectors.width, model_width)
-
-
-def _write_beside(
-    folder: Path, kind: str, passages: int, passage_ids: PassageIds, width: int, model_width: int
-) -> None:
-    """Write what belongs to the vectors that are in the folder already."""
+        write_built(folder / FILE, build(config, passages, width, vectors.rows))
     passage_ids.write(folder / IDS)
-    about = {"kind": kind, "passages": passages, "width": width, "model_width": model_width}
+    about = {"kind": config.kind, "passages": passages, "width": width, "model_width": model_width}
     write_json(folder / ABOUT, about | {"bytes": (folder / FILE).stat().st_size})
 
 

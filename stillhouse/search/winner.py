@@ -8,8 +8,6 @@ right answer is ahead or behind in every query. On repeatedly drawn dev queries 
 Shape suffixes: Q queries, P right answers of a query, K candidates of a system, U candidates of all systems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

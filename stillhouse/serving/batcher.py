@@ -3,8 +3,6 @@
 A single client never waits for others: a batch holds the requests that arrived while the previous one was computed.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

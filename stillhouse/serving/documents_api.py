@@ -1,46 +1,41 @@
 """`/documents` adds documents to the store of a service, or deletes them there."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Response
+from pydantic import Field
 
-from stillhouse.serving.errors import Items, Problem
+from stillhouse.serving.errors import Items, Problem, Strict
+from stillhouse.serving.release import StoreRelease
 from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import Service, service_of
-from stillhouse.serving.store_release import StoreRelease
+from stillhouse.serving.service import Served, Service
 
 router = APIRouter()
 
 
-class Document(BaseModel):
+class Document(Strict):
     """One passage; it replaces that with the same id."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     passage_id: str = Field(min_length=1, max_length=1024)
     text: str
     title: str = ""
     article_id: str = ""
     section: str = ""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = Field(default_factory=dict)
 
 
-class Added(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Added(Strict):
     documents: Items[Document]
 
 
-class Deleted(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Deleted(Strict):
     passage_ids: Items[str]
 
 
 @router.post("/documents", summary="New documents, searchable once this is answered; only with a store")
-async def add(body: Added, request: Request) -> Response:
-    service, release = service_of(request), _release_of(request)
+async def add(body: Added, service: Served) -> Response:
+    release = _release_of(service)
     texts = [document.text for document in body.documents]
     service.check_texts(texts, "documents")
     await service.alone(release, texts, partial(release.searcher.add, [each.model_dump() for each in body.documents]))
@@ -48,15 +43,14 @@ async def add(body: Added, request: Request) -> Response:
 
 
 @router.delete("/documents", summary="Deletes documents; ids that are unknown are ignored")
-async def delete(body: Deleted, request: Request) -> Response:
-    service, release = service_of(request), _release_of(request)
+async def delete(body: Deleted, service: Served) -> Response:
+    release = _release_of(service)
     service.check_texts(body.passage_ids, "passage_ids")
     await service.alone(release, body.passage_ids, partial(release.searcher.delete, body.passage_ids))
     return answer_json({"deleted": len(body.passage_ids)}, release)
 
 
-def _release_of(request: Request) -> StoreRelease:
-    service: Service = service_of(request)
+def _release_of(service: Service) -> StoreRelease:
     release = service.release()
     if not isinstance(release, StoreRelease) or not service.token:
         raise Problem(

@@ -1,7 +1,5 @@
 """Vectors of texts, through the APIs of OpenAI (`/v1`) and text-embeddings-inference."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
@@ -9,14 +7,14 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.release import Release
 from stillhouse.serving.search_api import RELEASE, answer_json
-from stillhouse.serving.service import ROLES, resized, role_of, service_of
+from stillhouse.serving.service import ROLES, Served, resized, role_of
 
 router = APIRouter()
 ROLE_NAMES = f"{', '.join(ROLES)}; default: query"
@@ -38,7 +36,6 @@ Texts = Annotated[str | Items[str], BeforeValidator(_refuse_token_ids)]
 class EmbeddingsRequest(BaseModel):
     """The request of OpenAI clients; `input_type` is an addition of Cohere, NVIDIA and Voyage."""
 
-    model_config = ConfigDict(extra="ignore")
     input: Texts = Field(description="one or more texts; token ids are not accepted")
     model: str
     encoding_format: Literal["float", "base64"] | None = None
@@ -48,8 +45,7 @@ class EmbeddingsRequest(BaseModel):
 
 
 @router.post("/v1/embeddings", summary="Vectors, for OpenAI clients")
-async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
-    service = service_of(request)
+async def embeddings(body: EmbeddingsRequest, service: Served) -> Response:
     service.check_model(body.model)
     role = role_of(body.input_type, "input_type")
     release = service.release()
@@ -66,8 +62,7 @@ async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
 
 
 @router.get("/v1/models", summary="The one model, for OpenAI clients")
-async def models(request: Request) -> Response:
-    service = service_of(request)
+async def models(service: Served) -> Response:
     release = service.release()
     entry = {"id": service.model, "object": "model", "created": 0, "owned_by": "stillhouse", "release": release.name}
     return answer_json({"object": "list", "data": [entry]}, release)
@@ -76,7 +71,6 @@ async def models(request: Request) -> Response:
 class EmbedRequest(BaseModel):
     """The request of text-embeddings-inference clients. Texts are always truncated to the model's length."""
 
-    model_config = ConfigDict(extra="ignore")
     inputs: Texts
     prompt_name: str | None = Field(None, description=ROLE_NAMES)
     normalize: bool | None = Field(None, description="true: length 1; default: as in the index")
@@ -85,8 +79,7 @@ class EmbedRequest(BaseModel):
 
 @router.post("/", summary="The same as `/embed`")
 @router.post("/embed", summary="Vectors, as text-embeddings-inference gives them")
-async def embed(body: EmbedRequest, request: Request) -> Response:
-    service = service_of(request)
+async def embed(body: EmbedRequest, service: Served) -> Response:
     role = role_of(body.prompt_name, "prompt_name")
     release = service.release()
     if body.normalize is False and release.normalize:

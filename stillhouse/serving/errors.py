@@ -1,14 +1,12 @@
 """What a client gets instead of an answer: a code and one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import FailFast
+from pydantic import BaseModel, ConfigDict, FailFast
 from starlette.exceptions import HTTPException
 
 from stillhouse.core.terminal import visible
@@ -40,6 +38,12 @@ class _AtTheFirst(FailFast):
 T = TypeVar("T")
 Items = Annotated[list[T], _AtTheFirst()]
 """A list in a body, rejected at its first invalid item: reporting every item of a million would take gigabytes."""
+
+
+class Strict(BaseModel):
+    """A body of Stillhouse's own endpoints: an unknown key is an error, and no value is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Problem(Exception):

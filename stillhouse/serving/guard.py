@@ -1,7 +1,5 @@
 """What guards every endpoint: the token, the size of bodies, the log and the metrics."""
 
-from __future__ import annotations
-
 import hmac
 import time
 import traceback

@@ -1,23 +1,20 @@
 """The Open Inference Protocol V2 over HTTP: texts in, vectors out, for the clients of KServe and Triton."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, Field
 
 from stillhouse import __version__
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import Service, role_of, service_of
+from stillhouse.serving.service import Served, role_of
 
 router = APIRouter(prefix="/v2", strict_content_type=False)  # Triton's client sends none
 
 
 class Tensor(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     name: str
     shape: Items[int]
     datatype: str
@@ -25,14 +22,12 @@ class Tensor(BaseModel):
 
 
 class Wanted(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     name: str
 
 
 class InferRequest(BaseModel):
     """One tensor `text` of datatype BYTES with one dimension; `parameters.input_type` is `query` or `passage`."""
 
-    model_config = ConfigDict(extra="ignore")
     id: str | None = None
     inputs: Items[Tensor]
     outputs: Items[Wanted] | None = None
@@ -40,29 +35,23 @@ class InferRequest(BaseModel):
 
 
 @router.get("", summary="The server, its version and extensions")
-async def server(request: Request) -> dict[str, Any]:
+async def server() -> dict[str, Any]:
     return {"name": "stillhouse", "version": __version__, "extensions": []}
 
 
 @router.get("/health/live", summary="Whether the service is alive")
-async def live(request: Request) -> dict[str, bool]:
+async def live() -> dict[str, bool]:
     return {"live": True}
 
 
 @router.get("/health/ready", summary="Whether the service answers")
-async def ready(request: Request) -> dict[str, bool]:
-    return {"ready": service_of(request).release() is not None}
-
-
-def named(request: Request, name: str) -> Service:
-    service = service_of(request)
-    service.check_model(name)
-    return service
+async def ready(service: Served) -> dict[str, bool]:
+    return {"ready": service.release() is not None}
 
 
 @router.get("/models/{name}", summary="The inputs and outputs of the model")
-async def model(name: str, request: Request) -> Response:
-    service = named(request, name)
+async def model(name: str, service: Served) -> Response:
+    service.check_model(name)
     release = service.release()
     content = {
         "name": service.model,
@@ -75,13 +64,14 @@ async def model(name: str, request: Request) -> Response:
 
 
 @router.get("/models/{name}/ready", summary="Whether the model answers")
-async def model_ready(name: str, request: Request) -> dict[str, Any]:
-    return {"name": named(request, name).model, "ready": True}
+async def model_ready(name: str, service: Served) -> dict[str, Any]:
+    service.check_model(name)
+    return {"name": service.model, "ready": True}
 
 
 @router.post("/models/{name}/infer", summary="Vectors of texts")
-async def infer(name: str, body: InferRequest, request: Request) -> Response:
-    service = named(request, name)
+async def infer(name: str, body: InferRequest, service: Served) -> Response:
+    service.check_model(name)
     if len(body.inputs) != 1 or body.inputs[0].name != "text" or body.inputs[0].datatype != "BYTES":
         raise Problem(422, "give a single input named `text` with the datatype BYTES")
     [tensor] = body.inputs

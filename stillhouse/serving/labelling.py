@@ -3,11 +3,8 @@
 Every answer is on the disk before the next passage is shown. The page works without scripts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
@@ -15,15 +12,14 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from numpy.typing import NDArray
 
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import make_folder
-from stillhouse.corpus.label_files import write_qrels, write_queries
+from stillhouse.core.pages import SECURE_HEADERS, page_template
 from stillhouse.corpus.query_generation import chosen_rows
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.sources.labels import find_labels, read_labels, write_qrels, write_queries
 from stillhouse.corpus.sources.rows import Qrel, Query
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.store import Corpus, read_passage_texts
@@ -37,13 +33,8 @@ PREFIX = "label:"
 HITS = 10
 MOST_CHARACTERS = 1000
 MOST_BYTES = 1 << 20
-HEADERS = {
-    "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
+HEADERS = {"Content-Type": "text/html; charset=utf-8"} | SECURE_HEADERS
+TEMPLATE = Path(__file__).with_suffix(".html")
 
 
 class Shown(NamedTuple):
@@ -140,7 +131,7 @@ class Labelling:
             search = fields.get("search", [""])[0]
             ticked = fields.get("relevant", [] if "question" in fields else self.labels.relevant.get(shown.id, []))
             hits = self._hits(row, search or question, [id for id in ticked if id != shown.id])
-        return _template().render(
+        return page_template(TEMPLATE).render(
             shown=shown,
             question=question,
             search=search,
@@ -185,12 +176,6 @@ class Labelling:
             table = self.corpus.passages_at(rows_K, "passage_id", "title", "text")
             for row, id, title, text in zip(rows_K.tolist(), *(table[name] for name in table)):
                 yield Shown(id, title, text, row in ticked)
-
-
-@cache
-def _template() -> Template:
-    place = PackageLoader("stillhouse", "serving")
-    return Environment(loader=place, autoescape=True, undefined=StrictUndefined).get_template("labelling.html")
 
 
 def make_server(labelling: Labelling, port: int) -> ThreadingHTTPServer:

@@ -1,7 +1,5 @@
 """Metrics for Prometheus, as `stillhouse.core.monitoring.table` describes them. None contains the text of a query."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

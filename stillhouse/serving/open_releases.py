@@ -1,7 +1,5 @@
 """The release that answers, and the thread that replaces it with the next."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Hashable

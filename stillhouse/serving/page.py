@@ -1,26 +1,24 @@
 """The search page and the list of endpoints: server-side HTML, without scripts or external requests."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
-from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
-from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 from starlette.routing import Match
 from starlette.types import Scope
 
+from stillhouse.core.pages import SECURE_HEADERS, page_template
 from stillhouse.corpus.words import WORD, is_unspaced, terms_in
 from stillhouse.serving.errors import Problem
 from stillhouse.serving.guard import bearer, for_browser, same_token
 from stillhouse.serving.release import Ranked
 from stillhouse.serving.search_api import RELEASE, hits
-from stillhouse.serving.service import Service, service_of
+from stillhouse.serving.service import Served, Service
 
 
 class PageRoute(APIRoute):
@@ -31,13 +29,8 @@ class PageRoute(APIRoute):
 
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+HEADERS = SECURE_HEADERS | {"Referrer-Policy": "no-referrer"}
+PAGE, DOCS = (Path(__file__).with_name(name) for name in ("page.html", "docs.html"))
 COOKIE = "stillhouse_token"
 SHORTEST_MATCH = 3
 """The fewest letters of a query word for it to be marked where it begins a word of the passage."""
@@ -46,20 +39,13 @@ ASCII_WORD = re.compile(r"(\w+)")
 """`WORD` for texts in ASCII, which takes half the time."""
 
 
-@cache
-def _templates(strict: bool) -> Environment:
-    undefined = StrictUndefined if strict else Undefined
-    return Environment(loader=PackageLoader("stillhouse", "serving"), autoescape=True, undefined=undefined)
-
-
 @router.get("/")
-async def form(request: Request) -> Response:
-    return _page(service_of(request))
+async def form(service: Served) -> Response:
+    return _page(service)
 
 
 @router.post("/")
-async def answer(request: Request) -> Response:
-    service = service_of(request)
+async def answer(request: Request, service: Served) -> Response:
     try:
         text = (await request.body()).decode("utf-8")
         fields = {name: values[0] for name, values in parse_qs(text, max_num_fields=16).items()}
@@ -131,14 +117,13 @@ def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
         "most": MOST_SHOWN,
         "token_wanted": bool(service.token),
     }
-    text = _templates(True).get_template("page.html").render(defaults | shown)
     # Text from a client may contain lone surrogates.
-    content = text.encode("utf-8", errors="replace")
+    content = page_template(PAGE).render(defaults | shown).encode("utf-8", errors="replace")
     return HTMLResponse(content, status, HEADERS | {RELEASE: current.name})
 
 
 @router.get("/docs")
 async def addresses(request: Request) -> Response:
     about = request.app.openapi()
-    page = _templates(False).get_template("docs.html")
-    return HTMLResponse(page.render(about=about, schemas=about["components"]["schemas"]), headers=HEADERS)
+    page = page_template(DOCS).render(about=about, schemas=about["components"]["schemas"])
+    return HTMLResponse(page, headers=HEADERS)

@@ -3,8 +3,6 @@
 It is apart because it needs transformers, which takes seconds to import, and most releases have no cross-encoder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.models.acceleration.linear_layers import keep_packed
+from stillhouse.models.acceleration.replaced import keep_packed
 from stillhouse.models.cross_encoder import CrossEncoder
 from stillhouse.models.encoder import inference, length_batches
 from stillhouse.models.query_encoder import EXACT

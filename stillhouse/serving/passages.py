@@ -7,8 +7,6 @@ text would bring 64 KB of its neighbours into the process, and the process would
 Shape suffixes: N passages, B passages of a batch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -23,8 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.fields import present
-from stillhouse.corpus.filters import rows_where
+from stillhouse.corpus.fields import present, rows_where
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 

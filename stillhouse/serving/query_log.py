@@ -3,8 +3,6 @@
 The files of a day are `queries/20260331.jsonl` and `feedback/20260331.jsonl`. They say nothing about who asked.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -44,7 +42,7 @@ class QueryLog:
     """The log in `folder`, whose files are deleted after `days` days. `log` gets a line if it cannot be written."""
 
     def __init__(self, folder: Path, days: float, log: Callable[[str], None] = lambda line: None) -> None:
-        self._folder, self._days, self._log = folder, days, log
+        self._folder, self.days, self._log = folder, days, log
         self._known: OrderedDict[str, Asked] = OrderedDict()
         self._lock = threading.Lock()
         for kind in (QUERIES, FEEDBACK):
@@ -76,15 +74,11 @@ class QueryLog:
         row = {"query_id": asked.query_id, "query": asked.query, "passage_id": passage_id, "kind": kind}
         self._append(FEEDBACK, row | {"release": asked.release, "at": _now()})
 
-    def about(self) -> dict[str, Any]:
-        """The content of `/info`."""
-        return {"retention_days": self._days}
-
     def _append(self, kind: str, row: dict[str, Any]) -> None:
         path = self._folder / kind / f"{datetime.now(UTC):%Y%m%d}.jsonl"
         with self._lock:
             if not path.exists():
-                clear_old(self._folder, self._days)
+                clear_old(self._folder, self.days)
             with open(path, "a+b", buffering=0, opener=_owner_only) as file:
                 size, line = file.tell(), json.dumps(row).encode() + b"\n"
                 if size and os.pread(file.fileno(), 1, size - 1) != b"\n":

@@ -1,9 +1,9 @@
 """One open release: a model, its index, the corpus and the lexical index, with matching digests.
 
+Its passages may instead be searched in a store, by the release's own encoder.
+
 Shape suffixes: Q queries, K ranks, D width.
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,25 +13,27 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
+from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.memory import release_freed_memory
-from stillhouse.models.acceleration.precision import computed_in
 from stillhouse.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
 from stillhouse.releases.tags import identity_of
-from stillhouse.search.bm25 import BM25
-from stillhouse.search.dense import check_index, check_width, refuse_not_finite, searches_on_gpu
 from stillhouse.search.documents import Ranking, best_of_documents, has_documents
-from stillhouse.search.filtered import FilteredBM25, FilteredIndex
-from stillhouse.search.hybrid import Fusion, HybridIndex, read_hybrid
-from stillhouse.search.searcher import refuse_unfit
+from stillhouse.search.filtered import FilteredIndex
+from stillhouse.search.hybrid import Fusion, HybridSearch, read_hybrid
+from stillhouse.search.searcher import check_index, check_width, ranked, refuse_not_finite, refuse_unfit
 from stillhouse.search.vector_index import VectorIndex, cut
 from stillhouse.serving.passages import Passages
+from stillhouse.serving.stores.searcher import StoreSearcher
+from stillhouse.serving.stores.store import Row, Store
 
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
@@ -89,11 +91,9 @@ class Release:
         check_index(self.index, corpus)
         check_width(self._queries, self.index)
         self.normalize = self._queries.normalize
-        hybrid = read_hybrid(folders["hybrid"], self.index, self._queries) if "hybrid" in folders else None
-        self.fusion = hybrid.fusion if hybrid else Fusion()
-        both = hybrid.both if hybrid else None
-        self._bm25: BM25 | None = both.bm25 if both else None
-        self._late = both.late if both else None
+        self._hybrid = HybridSearch(Fusion(), None)
+        if "hybrid" in folders:
+            self._hybrid = read_hybrid(folders["hybrid"], self.index, self._queries)
         self.passages = Passages(corpus)
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
@@ -109,7 +109,7 @@ class Release:
 
     @property
     def has_bm25(self) -> bool:
-        return self._bm25 is not None
+        return self._hybrid.both is not None
 
     @cached_property
     def _reranker(self) -> Any:
@@ -162,35 +162,29 @@ class Release:
                 found[number] = Found([rows[place] for place in kept], [scores[place] for place in kept])
         return found
 
-    def _ranked(
-        self, texts: Sequence[str], vectors_QD: NDArray[np.float32], how: Ranked
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _ranked(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], how: Ranked) -> Ranking:
         index: VectorIndex | FilteredIndex = self.index
-        bm25: BM25 | FilteredBM25 | None = self._bm25
+        hybrid = self._hybrid
+        if how.bm25 is not None:
+            fusion = Fusion("convex", how.bm25, 1.0 - how.bm25, hybrid.fusion.depth)
+            hybrid = HybridSearch(fusion, hybrid.both if how.bm25 else None)
         if how.where:
             rows_F = self.passages.rows_within(how.where)
-            index = FilteredIndex(self.index, rows_F)
-            bm25 = FilteredBM25(self._bm25, rows_F) if self._bm25 else None
-        fusion = self.fusion if how.bm25 is None else Fusion("convex", how.bm25, 1.0 - how.bm25, self.fusion.depth)
+            index, hybrid = FilteredIndex(self.index, rows_F), hybrid.among(rows_F)
 
-        def ranked(depth: int) -> Ranking:
-            gpu = isinstance(index, VectorIndex) and searches_on_gpu(index, depth, self._context)
-            if bm25 is None or how.bm25 == 0 or fusion.method == "dense" or not len(index):
-                return index.search(vectors_QD, depth, gpu=gpu)
-            both = HybridIndex(cast(BM25, bm25), cast(VectorIndex, index), self._late if fusion.late else None)
-            return both.search(fusion, texts, vectors_QD, min(depth, len(index)), gpu)
+        def search(depth: int) -> Ranking:
+            return ranked(index, hybrid, texts, vectors_QD, depth, self._context)
 
         if self.by_document(how):
-            return best_of_documents(ranked, self.passages.documents_of, how.top, len(index))
-        return ranked(how.top)
+            return best_of_documents(search, self.passages.documents_of, how.top, len(index))
+        return search(how.top)
 
     def by_document(self, how: Ranked) -> bool:
         return self._has_documents if how.documents is None else how.documents
 
     def score_pairs(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """The cross-encoder's score of the query with each text, and the number of tokens. Only if `reranks`."""
-        scores: tuple[list[float], int] = self._reranker(query, texts)
-        return scores
+        return self._reranker(query, texts)
 
     def about(self) -> dict[str, Any]:
         """The content of `/info` about it."""
@@ -202,7 +196,7 @@ class Release:
             "passages": len(self.passages),
             "width": self.index.width,
             "index": {"kind": self.index.kind, "recall@10": self.index.recall(10)},
-            "ranking": str(self.fusion),
+            "ranking": str(self._hybrid.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
             "precision": {"queries": "fp32", "passages": self.passage_precision},
@@ -222,3 +216,70 @@ def refuse_foreign_reranker(folders: Mapping[str, Path], digests: Mapping[str, s
             f"{folders['reranker']} was trained on another corpus than {folders['corpus']}; run `stillhouse "
             "train-reranker` with this one, or leave the folder out of the release"
         )
+
+
+class StorePassages(Passages):
+    """Passages of a store. Where those of a corpus have numbers, these are whole rows."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self.field_types = count, pa.schema([])
+
+    def __len__(self) -> int:
+        return self._count
+
+    def at(self, rows: Sequence[Any], *columns: str) -> list[dict[str, Any]]:
+        return [{name: row[name] for name in columns} for row in rows]
+
+    def fields_at(self, rows: Sequence[Any]) -> list[dict[str, Value]]:
+        return [row["fields"] for row in rows]
+
+
+class StoreRelease(Release):
+    """Answers from the release in use in `store`, without BM25 and filters.
+
+    Raises `InputError` as `Release` and `StoreSearcher` do.
+    """
+
+    filters = False
+
+    def __init__(
+        self,
+        folders: Mapping[str, Path],
+        store: Store,
+        context: Context,
+        precision: str = "fp32",
+    ) -> None:
+        # The fusion describes another search than that of the store.
+        own = {name: folder for name, folder in folders.items() if name != "hybrid"}
+        super().__init__(own, context, precision)
+        self.store = store
+        self.searcher = StoreSearcher(store, self.digests["retriever"], self._queries, self._passages)
+        self.passages = StorePassages(self.searcher.record["passages"])
+
+    def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
+        self.searcher.follow()
+        found = []
+        for vector_D, how in zip(vectors_QD, asked):
+            seen: list[tuple[Row, float]] = []
+
+            def ranked(depth: int, vector_D: NDArray[np.float32] = vector_D, seen: list[Any] = seen) -> Ranking:
+                seen[:] = self.searcher.nearest(vector_D, depth)
+                scores = np.array([[score for _, score in seen]], dtype=np.float32)
+                return np.arange(len(seen), dtype=np.int32)[None], scores
+
+            def documents_of(places: list[int], seen: list[Any] = seen) -> list[str]:
+                return self.passages.documents_of([seen[place][0] for place in places])
+
+            if self.by_document(how):
+                places_1T, scores_1T = best_of_documents(ranked, documents_of, how.top, len(self.passages))
+            else:
+                places_1T, scores_1T = ranked(how.top)
+            kept = [place for place in places_1T[0] if place >= 0]
+            rows = [seen[place][0] for place in kept]
+            found.append(Found(cast("list[int]", rows), scores_1T[0, : len(kept)].tolist()))
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """The content of `/info` about it."""
+        place = {"address": f"{self.store.address}#{self.store.name}", "table": self.searcher.table}
+        return super().about() | {"store": place, "index": None, "ranking": "the store's"}

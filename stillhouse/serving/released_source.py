@@ -5,8 +5,6 @@ Each check asks git for its tags. A new release is fetched into its own folder, 
 uses CPU time and memory and changes the current folder, none of which may affect the service's clients.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -23,7 +21,7 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.remote.address import redact, refuse_secret
-from stillhouse.releases.git import REMOTE, Git, GitFailed
+from stillhouse.core.remote.git import REMOTE, Git, GitFailed
 from stillhouse.releases.tags import NAME, Release, read_history
 from stillhouse.serving.source import OPTIONAL, PARTS, Unreachable
 
@@ -114,10 +112,7 @@ class ReleasedSource:
 
     def _list(self) -> str:
         if not (self._git.folder / ".git").is_dir():
-            try:
-                self._git("init", "--quiet")
-            except FileNotFoundError:
-                raise InputError("releases need git, which is not installed here") from None
+            self._git("init", "--quiet")
             self._git("remote", "add", REMOTE, self._repository)
         return self._git("ls-remote", REMOTE, *TAGS)
 

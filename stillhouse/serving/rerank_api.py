@@ -1,17 +1,15 @@
 """A cross-encoder's scores, through the APIs of Cohere, Jina and text-embeddings-inference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from stillhouse.serving.errors import Items, Problem
 from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import service_of
+from stillhouse.serving.service import Served
 
 router = APIRouter()
 
@@ -19,7 +17,6 @@ router = APIRouter()
 class RerankRequest(BaseModel):
     """The request of text-embeddings-inference clients."""
 
-    model_config = ConfigDict(extra="ignore")
     query: str
     texts: Items[str]
     raw_scores: bool = Field(False, description="true: the model's own scores; default: scores between 0 and 1")
@@ -27,8 +24,7 @@ class RerankRequest(BaseModel):
 
 
 @router.post("/rerank", summary="Scores, as text-embeddings-inference gives them")
-async def rerank(body: RerankRequest, request: Request) -> Response:
-    service = service_of(request)
+async def rerank(body: RerankRequest, service: Served) -> Response:
     release = service.release()
     scores, _ = await service.rerank(release, body.query, body.texts, "texts")
     ranked = [
@@ -39,14 +35,12 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
 
 
 class Document(BaseModel):
-    model_config = ConfigDict(extra="ignore")
     text: str
 
 
 class RankRequest(BaseModel):
     """The request of Cohere's and Jina's clients. Texts are always truncated to the model's length."""
 
-    model_config = ConfigDict(extra="ignore")
     query: str
     documents: Items[str | Document]
     model: str | None = None
@@ -57,8 +51,7 @@ class RankRequest(BaseModel):
 
 @router.post("/v1/rerank", summary="Scores, for clients of Cohere's version 1 and of Jina")
 @router.post("/v2/rerank", summary="Scores, for clients of Cohere's version 2")
-async def rank(body: RankRequest, request: Request) -> Response:
-    service = service_of(request)
+async def rank(body: RankRequest, request: Request, service: Served) -> Response:
     if body.model is not None:
         service.check_model(body.model)
     if body.rank_fields not in (None, ["text"]):

@@ -1,30 +1,27 @@
 """`POST /search` ranks passages for queries; `POST /feedback` takes what people thought of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from stillhouse.core.errors import InputError, is_full_disk
-from stillhouse.corpus.filters import checked
-from stillhouse.serving.errors import Items, Problem
+from stillhouse.corpus.fields import checked
+from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.query_log import SHOWN
 from stillhouse.serving.release import Found, Ranked, Release
-from stillhouse.serving.service import service_of
+from stillhouse.serving.service import Served
 
 router = APIRouter()
 RELEASE = "X-Stillhouse-Release"
 """The header of every answer that names its release."""
 
 
-class Filter(BaseModel):
+class Filter(Strict):
     """Restricts which passages can be found."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     fields: dict[str, Any] = Field(
         {},
         description="conditions on the passages' fields, all of which must hold: a value, a list of which the field "
@@ -33,10 +30,9 @@ class Filter(BaseModel):
     )
 
 
-class SearchRequest(BaseModel):
+class SearchRequest(Strict):
     """Give either `query`, or `queries` for several at once."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     query: str | None = Field(None, description="one question")
     queries: Items[str] | None = Field(None, description="several questions")
     top: int = Field(10, ge=1, description="how many passages or documents")
@@ -80,8 +76,7 @@ class SearchAnswer(BaseModel):
 
 
 @router.post("/search", summary="Ranked passages for queries", response_model=SearchAnswer)
-async def search(body: SearchRequest, request: Request, response: Response) -> Any:
-    service = service_of(request)
+async def search(body: SearchRequest, service: Served) -> Any:
     if (body.query is None) == (body.queries is None):
         raise Problem(422, "give either `query` or `queries`")
     queries = body.queries if body.queries is not None else [body.query or ""]
@@ -100,10 +95,9 @@ async def search(body: SearchRequest, request: Request, response: Response) -> A
     return answer_json({"release": release.name, "answers": answers}, release)
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(Strict):
     """Feedback on one passage of one answer of `/search`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     query_id: str = Field(description="the id in the answer", max_length=64)
     passage_id: str = Field(description=f"one of the first {SHOWN} of that answer", max_length=1024)
     kind: Literal["click", "relevant", "not_relevant"]
@@ -111,8 +105,7 @@ class FeedbackRequest(BaseModel):
 
 # Not `async`: a separate thread waits for the disk, so no search has to.
 @router.post("/feedback", summary="A click on a passage, or a judgement of it")
-def feedback(body: FeedbackRequest, request: Request) -> Response:
-    service = service_of(request)
+def feedback(body: FeedbackRequest, service: Served) -> Response:
     if service.queries is None:
         raise Problem(404, "this service keeps no query log; start it with `--log-queries FOLDER`")
     asked = service.queries.find(body.query_id)

@@ -1,15 +1,13 @@
 """What the endpoints share: the releases, the queue, the limits, and how a client's question becomes a job."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
-from fastapi import Request
+from fastapi import Depends, Request
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
@@ -146,8 +144,12 @@ class Service:
             raise Problem(503, f"release {job.release.name} cannot answer; the service's log says why") from error
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     return cast(Service, request.app.state.service)
+
+
+Served = Annotated[Service, Depends(service_of)]
+"""The parameter of an endpoint that gets the service."""
 
 
 def role_of(name: object, what: str) -> Role:

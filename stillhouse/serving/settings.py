@@ -1,7 +1,5 @@
 """The limits of a service: how much at once, how long, how large."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from stillhouse.core.config import setting

@@ -1,7 +1,5 @@
 """The sources of releases that `stillhouse serve` accepts: a folder, or a git repository (`released_source.py`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path

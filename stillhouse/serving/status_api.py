@@ -1,7 +1,5 @@
 """The endpoints for operators: liveness, the release served, and metrics."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 
@@ -10,14 +8,13 @@ from fastapi import APIRouter, Request, Response
 from stillhouse import __version__
 from stillhouse.serving.metrics import KIND
 from stillhouse.serving.search_api import answer_json
-from stillhouse.serving.service import service_of
+from stillhouse.serving.service import Served
 
 router = APIRouter()
 
 
 @router.get("/", summary="What answers here; browsers get the search page")
-async def root(request: Request) -> Response:
-    service = service_of(request)
+async def root(service: Served) -> Response:
     release = service.release()
     about = {"service": f"stillhouse {__version__}", "model": service.model, "release": release.name}
     return answer_json(about | {"addresses": "/openapi.json"}, release)
@@ -25,8 +22,7 @@ async def root(request: Request) -> Response:
 
 @router.get("/docs", summary="The same as `/openapi.json`; browsers get a page")
 async def addresses(request: Request) -> dict[str, Any]:
-    found: dict[str, Any] = request.app.openapi()
-    return found
+    return request.app.openapi()
 
 
 @router.get("/health", summary="Whether the process is alive")
@@ -35,14 +31,13 @@ async def health() -> dict[str, str]:
 
 
 @router.get("/ready", summary="Whether a release is loaded and answers")
-async def ready(request: Request) -> Response:
-    release = service_of(request).release()
+async def ready(service: Served) -> Response:
+    release = service.release()
     return answer_json({"status": "ready", "release": release.name}, release)
 
 
 @router.get("/info", summary="The release, its digests and figures, and the limits")
-async def info(request: Request) -> Response:
-    service = service_of(request)
+async def info(service: Served) -> Response:
     releases = service.releases
     release = releases.current
     content: dict[str, Any] = {
@@ -53,13 +48,12 @@ async def info(request: Request) -> Response:
         "behind_seconds": round(releases.behind, 3),
         "refused": releases.refused,
         "unreachable": releases.unreachable,
-        "queries": service.queries.about() if service.queries else None,
+        "queries": {"retention_days": service.queries.days} if service.queries else None,
         "limits": asdict(service.limits),
     }
     return answer_json(content, release)
 
 
 @router.get("/metrics", summary="Figures for Prometheus")
-async def metrics(request: Request) -> Response:
-    service = service_of(request)
+async def metrics(service: Served) -> Response:
     return Response(service.metrics.text(service.release().name), media_type=KIND)

@@ -25,13 +25,13 @@ from stillhouse.core.context import Context
 from stillhouse.core.curves import DEV
 from stillhouse.core.errors import NotFinite
 from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.models.encoder import BiEncoder, length_batches
-from stillhouse.models.pair_texts import PairScorer
+from stillhouse.models.pair_scores import PairScorer
 from stillhouse.models.settings import BATCH_TOKENS
 from stillhouse.models.towers import Role
 from stillhouse.training.groups import GroupSampler

@@ -17,7 +17,7 @@ from stillhouse.core.curves import CurveRow, Watch
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import ADDED, SOURCE
 from stillhouse.corpus.store import Corpus
-from stillhouse.models.pair_texts import PairTexts
+from stillhouse.models.pair_scores import PairTexts
 from stillhouse.models.text_generator import TextGenerator
 from stillhouse.training.batches import epoch_batches, length_buckets, steps_for
 from stillhouse.training.loop import train

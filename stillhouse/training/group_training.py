@@ -18,7 +18,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.curves import HELDOUT_LOSS, CurveRow, Watch
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.store import Corpus
-from stillhouse.models.acceleration.ahead import Ahead
+from stillhouse.models.acceleration.batches import Ahead
 from stillhouse.training.batches import epoch_batches, steps_for, times_seen
 from stillhouse.training.dev_ranking import DevCandidates, sample, signal
 from stillhouse.training.groups import GroupSampler

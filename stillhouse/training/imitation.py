@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stillhouse.core.context import Context
-from stillhouse.corpus.query_sentences import query_sentences
+from stillhouse.corpus.sentences import query_sentences
 from stillhouse.corpus.store import Corpus, passage_text_blocks
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.training.batches import epoch_batches

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stillhouse.core.context import world_size
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.training.batches import cheapest_parts, length_parts
 

@@ -21,11 +21,10 @@ from stillhouse.core.context import Context, rank
 from stillhouse.core.curves import CurveRow, Watch, best_row, stopped
 from stillhouse.core.errors import NotFinite
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
-from stillhouse.models.acceleration.linear_layers import fast_linear_layers
+from stillhouse.models.acceleration.device import autocast
 from stillhouse.models.acceleration.memory import freed_memory_kept
-from stillhouse.models.acceleration.precision import autocast
 from stillhouse.models.acceleration.processes import add_gradients, add_up, agreed, join
+from stillhouse.models.acceleration.replaced import bf16_residuals, fast_linear_layers
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.checkpoint import Checkpoint, trained_state
 from stillhouse.training.settings import TrainingConfig

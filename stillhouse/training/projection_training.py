@@ -24,7 +24,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.pooling import normalized
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.search.dense import check_width
+from stillhouse.search.searcher import check_width
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.training.batches import epoch_batches, steps_for
 from stillhouse.training.fixed_passages import FixedPassages, fixed_passages_loss

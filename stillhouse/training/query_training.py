@@ -28,10 +28,10 @@ from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.encoder import BiEncoder, EncoderTexts, length_batches
 from stillhouse.models.settings import BATCH_TOKENS
-from stillhouse.search.dense import check_index, check_width
+from stillhouse.search.searcher import check_index, check_width
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.training.batches import epoch_batches, steps_for, times_seen
 from stillhouse.training.dev_ranking import CUTOFF, qrels_of_rows, sample, signal

@@ -17,10 +17,10 @@ from stillhouse.core.arrays import chunks
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow
 from stillhouse.corpus.store import Corpus, open_passage_texts
-from stillhouse.corpus.text_file import TextFile
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.corpus.table_file import TextFile
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.cross_encoder import CrossEncoder
-from stillhouse.models.pair_texts import PairTexts
+from stillhouse.models.pair_scores import PairTexts
 from stillhouse.training.dev_ranking import DevCandidates, score_by_reranker
 from stillhouse.training.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.training.groups import GroupSampler

@@ -18,8 +18,8 @@ from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, open_passage_texts
-from stillhouse.corpus.text_file import TextFile
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.corpus.table_file import TextFile
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.unpadded import leaves_padding_out
 from stillhouse.models.encoder import BiEncoder, EncoderTexts
 from stillhouse.models.pooling import normalized

@@ -10,10 +10,13 @@ from typing import Any
 import pandas as pd
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import LeftOut, Rejected
 from stillhouse.corpus.store import Corpus
+
+AS_GIVEN = IngestSettings(queries="source", dev_fraction=0)
 
 ARTICLE = {"_id": "a", "title": "A", "sections": [{"heading": "h", "paragraphs": ["x", "y"]}], "links": ["a"]}
 QAS = [{"id": "q", "question": "?", "answers": [{"text": "x", "answer_start": 0}]}]
@@ -115,7 +118,7 @@ def check_source(name: str, folder: Path) -> None:
         for row in rows:
             row_shown(row)
         (folder / "corpus").mkdir()
-        left_out = ingest_source(source, Choices(max_queries={}, seed=0), folder / "corpus")["left_out"]
+        left_out = ingest_source(source, AS_GIVEN, folder / "corpus")["left_out"]
     except InputError as error:
         assert str(error)
         return

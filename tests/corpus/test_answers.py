@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.corpus.answers import compile_answer
 from stillhouse.corpus.checks import Check, _integrity, _PassageCounts
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.sources.rows import Answer, Passage, Qrel, Query, Row, Source, whole
 from stillhouse.corpus.store import Corpus
 
@@ -32,7 +33,7 @@ def test_answers_are_written_split_by_split_without_repeats(tmp_path: Path) -> N
         ("train", "1|2", "text", "train"),
         ("only", "b", "text", "test"),
     )
-    facts = ingest_source(Source("rows", {}, whole(lambda: ROWS + given)), Choices(max_queries={}, seed=0), tmp_path)
+    facts = ingest_source(Source("rows", {}, whole(lambda: ROWS + given)), AS_GIVEN, tmp_path)
     corpus = Corpus.open(tmp_path)
     assert list(corpus.answers.itertuples(index=False, name=None)) == [
         ("train", "1|2", "text", "train"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.filters import Where, rows_where, typed_conditions
+from stillhouse.corpus.fields import Where, rows_where, typed_conditions
 
 texts = st.sampled_from(["", "a", "ab", "b", "é", "2024-01-01", "2024-10-01"])
 whole = st.one_of(st.integers(-3, 3), st.sampled_from([2**62, -(2**63)]))

@@ -1,7 +1,5 @@
 """The fields that `ingest` keeps of its sources: those named, typed alike from every format, and a corpus's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
@@ -15,9 +13,10 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
+from stillhouse.corpus.settings import IngestSettings as Config
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.options import Options
-from stillhouse.pipeline.steps.ingest import STEP, Config
+from stillhouse.pipeline.steps.ingest import STEP
 
 Write = Callable[..., Path]
 NAMES = ("product", "year", "price", "new")

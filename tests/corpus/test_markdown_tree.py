@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.pair_queries import PairChoices
+from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected
 from stillhouse.corpus.store import Corpus
@@ -196,9 +196,8 @@ def test_no_question_is_made_of_a_table_or_of_code(write: Write, tmp_path: Path)
     for place in ("first", "second"):
         folder = tmp_path / place
         folder.mkdir()
-        pairs = PairChoices(per_article=30, max_queries={}, seed=1)
-        choices = Choices(max_queries={}, seed=1, queries="pairs", pairs=pairs)
-        facts = ingest_source(open_source(source), choices, folder)
+        settings = IngestSettings(queries="pairs", dev_fraction=0, pair_queries_per_article=30, seed=1)
+        facts = ingest_source(open_source(source), settings, folder)
         corpus = Corpus.open(folder)
         assert facts["not_prose"] == {"code": 5, "table": 5} and facts["passages"] == 15
         assert corpus.not_prose == {f"{n}#{k}": kind for n in names for k, kind in ((1, "table"), (2, "code"))}

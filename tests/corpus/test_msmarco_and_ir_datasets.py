@@ -9,12 +9,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.split_names import with_splits
+from stillhouse.corpus.sources.rows import with_splits
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 
@@ -166,12 +167,12 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("catalogue")
 def test_ir_datasets(read: Read, tmp_path: Path) -> None:
     source = open_source("ir_datasets:beir/scifact/train+beir/scifact/test")
-    facts = ingest_source(source, Choices(max_queries={}, seed=0), tmp_path)
+    facts = ingest_source(source, AS_GIVEN, tmp_path)
     assert facts["format"] == "ir_datasets" and facts["passages"] == 3
     assert facts["queries"] == {"train": 1, "dev": 0, "test": 1}
     assert facts["rejected"] == {}
     assert facts["left_out"] == {"query: no qrel names it": 1}
-    other = ingest_source(open_source("ir_datasets:beir/scifact/test"), Choices(max_queries={}, seed=0), tmp_path)
+    other = ingest_source(open_source("ir_datasets:beir/scifact/test"), AS_GIVEN, tmp_path)
     assert other["source_digest"] != facts["source_digest"]
 
 

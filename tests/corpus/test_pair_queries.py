@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.article_layout import lay_out
+from stillhouse.corpus.articles import lay_out
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.pair_drawing import TASKS
-from stillhouse.corpus.pair_queries import PairChoices, PairQueries, make_pair_queries
-from stillhouse.corpus.query_sentences import query_sentences
+from stillhouse.corpus.pair_queries import TASKS, PairQueries, make_pair_queries
 from stillhouse.corpus.schemas import SPLITS
+from stillhouse.corpus.sentences import query_sentences
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages
@@ -26,7 +26,7 @@ Articles = dict[str, list[tuple[str, list[str]]]]
 
 BOILERPLATE = "See the front page for all the terms."
 SHORT = "Too short."
-CHOICES = PairChoices(dev_fraction=0, test_fraction=0, min_words=5, max_queries={}, seed=1)
+CHOICES = IngestSettings(heldout_dev_articles=0, heldout_test_articles=0, pair_sentence_words=5, seed=1)
 
 
 def said(article: str, passage: int, number: int) -> str:
@@ -97,13 +97,14 @@ def made_of(made: PairQueries) -> dict[str, set[tuple[str, str, str]]]:
 def test_over_many_seeds_a_task_makes_every_allowed_query_and_no_other(task: str) -> None:
     union: set[tuple[str, str, str]] = set()
     for seed in range(150):
-        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, tasks=(task,), seed=seed)))[task]
+        choices = replace(CHOICES, pair_tasks=(task,), seed=seed)
+        union |= made_of(make_pair_queries(taken_of(SMALL), LINKS, choices))[task]
     assert union == allowed(SMALL, LINKS)[task]
 
 
 def test_a_sentence_is_used_once_and_never_stands_in_its_relevant_passage() -> None:
     rows = rows_of(SMALL)
-    made = make_pair_queries(clean(rows).passages, LINKS, replace(CHOICES, per_article=30))
+    made = make_pair_queries(clean(rows).passages, LINKS, replace(CHOICES, pair_queries_per_article=30))
     texts = {row.id: row.text for row in rows}
     assert made.tasks == TASKS and not made.verbatim
     assert max(Counter(query.text for query in made.queries).values()) == 1
@@ -124,7 +125,9 @@ LARGE_LINKS = [(f"a{n:02d}", f"a{m:02d}") for n in range(40) for m in range(40) 
 
 def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
     made = make_pair_queries(
-        taken_of(LARGE), LARGE_LINKS, replace(CHOICES, dev_fraction=0.25, test_fraction=0.2, per_article=6)
+        taken_of(LARGE),
+        LARGE_LINKS,
+        replace(CHOICES, heldout_dev_articles=0.25, heldout_test_articles=0.2, pair_queries_per_article=6),
     )
     assert made.articles == {"train": 22, "dev": 10, "test": 8}
     articles = defaultdict(set)
@@ -140,12 +143,11 @@ def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
 
 
 def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
-    choices = replace(CHOICES, dev_fraction=0.2, test_fraction=0.2)
+    choices = replace(CHOICES, heldout_dev_articles=0.2, heldout_test_articles=0.2)
     whole = make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
     assert whole == make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)
     assert whole.queries != make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, seed=2)).queries
-    limits = {"train": 20, "dev": 3, "test": 0}
-    less = make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, max_queries=limits))
+    less = make_pair_queries(taken_of(LARGE), LARGE_LINKS, replace(choices, max_train_queries=20, max_dev_queries=3))
     sizes = Counter(query.split for query in less.queries)
     assert (sizes["train"], sizes["dev"]) == (20, 3)
     assert sizes["test"] == Counter(query.split for query in whole.queries)["test"] > 3
@@ -154,7 +156,7 @@ def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
 
 def test_link_prediction_asks_from_the_article_that_is_linked_to() -> None:
     articles: Articles = {"page": [("", [said("page", 0, 0)])], "linker": [("", [said("linker", 0, 0)])]}
-    [query] = make_pair_queries(taken_of(articles), [("linker", "page")], replace(CHOICES, tasks=("wlp",))).queries
+    [query] = make_pair_queries(taken_of(articles), [("linker", "page")], replace(CHOICES, pair_tasks=("wlp",))).queries
     assert (query.taken_from, query.positive) == ("page#0", "linker#0")
 
 
@@ -167,7 +169,7 @@ def test_without_neighbours_a_sentence_asks_for_its_own_passage() -> None:
 
 def test_a_labelled_text_is_not_made_again() -> None:
     taken = [said("ant", 0, 0).upper(), said("bee", 1, 1)]
-    made = make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, per_article=30), taken)
+    made = make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, pair_queries_per_article=30), taken)
     texts = {query.text for query in made.queries}
     assert said("ant", 0, 0) not in texts and said("bee", 1, 1) not in texts and said("ant", 0, 1) in texts
 
@@ -175,14 +177,14 @@ def test_a_labelled_text_is_not_made_again() -> None:
 @pytest.mark.parametrize(
     ("articles", "links", "changes", "message"),
     [
-        (SMALL, [], {"tasks": ("ict", "wlp")}, "wlp is impossible in this corpus, which has no links"),
-        (articles_of({"a": [1], "b": [1]}), [], {"tasks": ("bfs",)}, "bfs is impossible .* no article of several"),
-        (SMALL, LINKS, {"tasks": ("ict", "wpl")}, "'wpl' is not a pair task"),
-        (SMALL, LINKS, {"tasks": ()}, "pair_tasks is an empty list"),
-        (SMALL, LINKS, {"min_words": 40}, "lower pair_sentence_words"),
-        (SMALL, LINKS, {"min_words": 40, "tasks": ("bfs",)}, "the corpus gives no bfs query"),
-        (SMALL, LINKS, {"dev_fraction": 0.5, "test_fraction": 0.5}, "4 articles are too few"),
-        ({"a": [("", [SHORT])]}, [], {"dev_fraction": 0.1}, "1 article is too few"),
+        (SMALL, [], {"pair_tasks": ("ict", "wlp")}, "wlp is impossible in this corpus, which has no links"),
+        (articles_of({"a": [1], "b": [1]}), [], {"pair_tasks": ("bfs",)}, "bfs is impossible .* no article of several"),
+        (SMALL, LINKS, {"pair_tasks": ("ict", "wpl")}, "'wpl' is not a pair task"),
+        (SMALL, LINKS, {"pair_tasks": ()}, "pair_tasks is an empty list"),
+        (SMALL, LINKS, {"pair_sentence_words": 40}, "lower pair_sentence_words"),
+        (SMALL, LINKS, {"pair_sentence_words": 40, "pair_tasks": ("bfs",)}, "the corpus gives no bfs query"),
+        (SMALL, LINKS, {"heldout_dev_articles": 0.5, "heldout_test_articles": 0.5}, "4 articles are too few"),
+        ({"a": [("", [SHORT])]}, [], {"heldout_dev_articles": 0.1}, "1 article is too few"),
         ({}, [], {}, "0 articles are too few"),
     ],
 )
@@ -278,7 +280,7 @@ def test_queries_are_made_in_scripts_without_spaces(language: str) -> None:
     sentences = ["".join(map(chr, chance.choices(letters, k=14))) + end for _ in range(24)]
     articles = {name: [("s", sentences[4 * n : 4 * n + 2]), ("s", sentences[4 * n + 2 : 4 * n + 4])]
                 for n, name in enumerate("abcdef")}  # fmt: skip
-    made = make_pair_queries(taken_of(articles), [], replace(CHOICES, tasks=("ict",)))
+    made = make_pair_queries(taken_of(articles), [], replace(CHOICES, pair_tasks=("ict",)))
     texts = {row.id: " ".join(row.text.split()) for row in rows_of(articles)}
     assert made.queries
     assert all(query.text in texts[query.taken_from] for query in made.queries)

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from sources_to_damage import SOURCES, write_files
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.cleaning_parts import Several
-from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.part_folder import part_folder
+from stillhouse.corpus.cleaning_parts import Several, part_folder
+from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.extra_queries import with_queries
-from stillhouse.corpus.sources.rows import Source
-from stillhouse.corpus.sources.split_names import with_splits
+from stillhouse.corpus.sources.labels import with_queries
+from stillhouse.corpus.sources.rows import Source, with_splits
 
-CHOICES = Choices(max_queries={}, seed=0, queries="source")
+CHOICES = IngestSettings(queries="source", dev_fraction=0)
 FEW = settings(max_examples=20, deadline=None)
 SIZES = st.integers(1, 120)
 

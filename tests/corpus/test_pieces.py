@@ -1,7 +1,5 @@
 """Pieces of long passages: those of a slow splitter, whole by the tokenizer's own count, and the same from parts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -14,7 +12,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from stillhouse.corpus.cleaning_parts import Several
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.pieces import BY, Splitting, with_pieces
 from stillhouse.corpus.sources.rows import Passage
@@ -95,7 +94,7 @@ def test_processes_give_the_same_pieces_and_their_kinds(tmp_path: Path, tiny_mod
             folder.mkdir()
             source = open_source(str(tmp_path / "articles"))
             source = with_pieces(source, Splitting(40, count=token_counter(tiny_model)))
-            ingest_source(source, Choices(max_queries={}, seed=0, queries="source"), folder, several=several)
+            ingest_source(source, IngestSettings(queries="source", dev_fraction=0), folder, several=several)
             tables.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert tables[0] == tables[1]
     corpus = Corpus.open(folder)

@@ -1,7 +1,5 @@
 """The forms in which people have qrels, and the errors for labels that cannot be read."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -11,8 +9,8 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import look_at
-from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.pair_queries import PairChoices
+from stillhouse.corpus.ingestion import ingest_source
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
 
@@ -36,9 +34,11 @@ def source(folder: Path, **qrels: str | bytes) -> Path:
 
 def ingest(location: Path, target: Path) -> Corpus:
     """The corpus of a source, with queries made from it where that is the usual way."""
-    pairs = PairChoices(dev_fraction=0.2, test_fraction=0.2, min_words=2, max_queries={}, seed=1)
+    settings = IngestSettings(
+        dev_fraction=0, heldout_dev_articles=0.2, heldout_test_articles=0.2, pair_sentence_words=2, seed=1
+    )
     target.mkdir()
-    ingest_source(open_source(str(location)), Choices(max_queries={}, seed=1, queries="auto", pairs=pairs), target)
+    ingest_source(open_source(str(location)), settings, target)
     return Corpus.open(target)
 
 

@@ -7,13 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from stillhouse.corpus.query_generation import MadeQuery
-from stillhouse.corpus.question_filters import (
+from stillhouse.corpus.query_generation import (
     ALIKE,
     LOST,
     REASONS,
     UNCLEAR,
     UNLIKELY,
+    MadeQuery,
     near_duplicates,
     points,
     reasons_to_drop,

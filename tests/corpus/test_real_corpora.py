@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.sources.options import Options
@@ -29,7 +30,7 @@ def real(name: str) -> Path:
 
 def ingested(name: str, tmp_path: Path, **options: str) -> dict[str, Any]:
     source = open_source(str(real(name)), options=Options(**options))
-    return ingest_source(source, Choices(max_queries={}, seed=0), tmp_path)
+    return ingest_source(source, AS_GIVEN, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_distractors_of_wikipedia(tmp_path: Path) -> None:
     source, wiki = open_source(str(real("reqa-squad"))), open_source(str(real("wiki-intro")))
     few = Source(wiki.format, {}, whole(lambda: islice(wiki.rows(), 500)))
     count = sum(isinstance(row, Passage) for row in few.rows())
-    facts = ingest_source(with_distractors(source, few, 0, 0, "en"), Choices(max_queries={}, seed=0), tmp_path)
+    facts = ingest_source(with_distractors(source, few, 0, 0, "en"), AS_GIVEN, tmp_path)
     passages = Corpus.open(tmp_path).passages
     added = passages[passages["passage_id"].str.startswith("distractor:")]
     assert added["article_id"].nunique() == count == 500

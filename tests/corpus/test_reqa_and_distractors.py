@@ -1,17 +1,17 @@
 """ReQA candidates, its query splits, and passages of another source as distractors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sources_to_damage import AS_GIVEN
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus, clean
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.distractors import with_distractors
 from stillhouse.corpus.store import Corpus, passage_texts
@@ -53,7 +53,7 @@ def test_a_candidate_is_a_sentence_and_its_passage(packed: bool, write: Write, t
     files = {name: content for name, content in REQA.items() if "split" not in name}
     folder = write(files, packed=packed)
     write({name: content for name, content in REQA.items() if "split" in name})
-    facts = ingest_source(open_source(str(folder)), Choices(max_queries={}, seed=0), tmp_path)
+    facts = ingest_source(open_source(str(folder)), AS_GIVEN, tmp_path)
     corpus = Corpus.open(tmp_path)
     assert list(corpus.passages.itertuples(index=False, name=None)) == [
         ("c0", "It grows.", "It grows. It falls.", "p0", "An oak", 0),
@@ -68,7 +68,7 @@ def test_a_candidate_is_a_sentence_and_its_passage(packed: bool, write: Write, t
     }
     assert facts["rejected"] == {}
     with pytest.raises(InputError, match="would leave out the sentence"):
-        ingest_source(open_source(str(folder)), Choices(max_queries={}, seed=0, titles="left_out"), tmp_path)
+        ingest_source(open_source(str(folder)), replace(AS_GIVEN, titles="left_out"), tmp_path)
 
 
 def test_divisions_of_the_queries(write: Write, read: Read) -> None:
@@ -136,7 +136,7 @@ def test_distractors_of_candidates_are_candidates(write: Write) -> None:
 def test_distractors_of_passages_are_passages(write: Write, tmp_path: Path) -> None:
     folder, other = write(OTHER), write(REQA, folder="other")
     source = with_distractors(open_source(str(folder)), open_source(str(other)), 1, 1, "en")
-    facts = ingest_source(source, Choices(max_queries={}, seed=0), tmp_path)
+    facts = ingest_source(source, AS_GIVEN, tmp_path)
     # Both candidates of p0 have the text of w1, so only the one of p1 is left.
     assert list(Corpus.open(tmp_path).passages["passage_id"]) == ["c0", "w1", "distractor:c2"]
     assert (facts["distractors"], facts["passages"]) == (1, 3)

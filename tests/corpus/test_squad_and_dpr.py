@@ -13,7 +13,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.json_files import read_elements
-from stillhouse.corpus.sources.split_names import check_splits, split_in, with_splits
+from stillhouse.corpus.sources.rows import check_splits, split_in, with_splits
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.ingestion import Choices, ingest_source
+from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.schemas import SCHEMAS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.corpus.titles import passage_text
 
-ALL = Choices(max_queries={}, seed=0)
+ALL = IngestSettings(queries="source", dev_fraction=0)
 
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 letters = st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters=TURNING)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import CleanCorpus
-from stillhouse.corpus.ingestion import Choices, ingest_source
-from stillhouse.corpus.pair_queries import PairChoices
+from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.schemas import SCHEMAS
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.cells import read_cells
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.store import Corpus
@@ -262,7 +262,7 @@ TREE = {
 
 
 def test_a_corpus_read_back_is_the_same(write: Write, tmp_path: Path) -> None:
-    keep = Choices(max_queries={}, seed=0)
+    keep = IngestSettings(queries="source", dev_fraction=0)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir(), second.mkdir()
     ingest_source(open_source(str(write(TREE))), keep, first)
@@ -276,24 +276,20 @@ def test_a_corpus_read_back_is_the_same(write: Write, tmp_path: Path) -> None:
 
 
 def test_queries_that_a_corpus_made_are_left_out_when_it_is_read_back(write: Write, tmp_path: Path) -> None:
-    pairs = PairChoices(
-        tasks=("ict",),
-        per_article=4,
-        dev_fraction=0.0,
-        test_fraction=0.5,
-        min_words=1,
-        language="en",
-        most=None,
-        max_queries={},
+    pairs = IngestSettings(
+        queries="pairs",
+        pair_tasks=("ict",),
+        pair_queries_per_article=4,
+        heldout_dev_articles=0.0,
+        heldout_test_articles=0.5,
+        pair_sentence_words=1,
         seed=0,
     )
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir(), second.mkdir()
-    made = ingest_source(
-        open_source(str(write(TREE))), Choices(max_queries={}, seed=0, queries="pairs", pairs=pairs), first
-    )
+    made = ingest_source(open_source(str(write(TREE))), pairs, first)
     count = sum(sum(counts.values()) for counts in made["pair_queries"].values())
-    facts = ingest_source(open_source(str(first)), Choices(max_queries={}, seed=0), second)
+    facts = ingest_source(open_source(str(first)), IngestSettings(queries="source", dev_fraction=0), second)
     assert count and facts["left_out"] == {
         "query: made of its corpus (ict)": count,
         "qrel: its query is made of its corpus": count,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stillhouse.corpus.store import Corpus, open_passage_texts, passage_texts, write_tables
-from stillhouse.corpus.text_file import TextFile
+from stillhouse.corpus.table_file import TextFile
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 

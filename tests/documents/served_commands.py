@@ -13,7 +13,7 @@ from terminal import Terminal
 
 from stillhouse import cli
 from stillhouse.cli import serve
-from stillhouse.serving import server
+from stillhouse.serving import app
 
 ADDRESS = "localhost:8000"
 """The address of the service in the documents."""
@@ -28,9 +28,9 @@ class Served:
         self.started: list[list[str]] = []
         self._server: Any = None
         self._thread: threading.Thread | None = None
-        own, real = self, server.listen
+        own, real = self, app.listen
 
-        class Server(server._Server):
+        class Server(app._Server):
             """Handles no signals, which only the main thread can do, and can be stopped."""
 
             def __init__(self, config: Any) -> None:
@@ -46,8 +46,8 @@ class Served:
             own.address = f"{host}:{found.getsockname()[1]}"
             return found
 
-        patch.setattr(server, "_Server", Server)
-        patch.setattr(server, "listen", listen)
+        patch.setattr(app, "_Server", Server)
+        patch.setattr(app, "listen", listen)
 
     def __call__(self, words: list[str]) -> int:
         """Run a `stillhouse` command; `serve` returns once the service answers."""

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import yaml
 from beir_source import write_beir
 
-from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import configs, load_recipe
 from stillhouse.pipeline.small import small

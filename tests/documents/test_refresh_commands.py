@@ -11,7 +11,7 @@ from release_repositories import LIGHT, Source, first_release
 from repositories import call
 from terminal import Terminal
 
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.refresh.plan import Level
 from stillhouse.releases.tags import read_history
 

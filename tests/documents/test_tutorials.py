@@ -20,9 +20,9 @@ from terminal import Terminal
 
 import stillhouse
 from stillhouse.cli import label
+from stillhouse.core.remote.git import Git
 from stillhouse.corpus.store import Corpus
 from stillhouse.kubeflow.pipelines import submit
-from stillhouse.releases.git import Git
 from stillhouse.releases.tags import read_history
 
 UP_TO_THE_CORPUS = {"stillhouse run": "stillhouse run --until ingest"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stillhouse.models.acceleration import bf16_residuals
+from stillhouse.models.acceleration import replaced
 
 HERE = Path(__file__).resolve().parent
 DEVICE = torch.device(os.environ.get("STILLHOUSE_TEST_DEVICE") or "cuda")
@@ -41,7 +41,7 @@ def device() -> torch.device:
 @pytest.fixture(autouse=True)
 def residuals_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that stands in for the GPU adds residuals in bf16 too."""
-    monkeypatch.setattr(bf16_residuals, "DEVICE", DEVICE.type)
+    monkeypatch.setattr(replaced, "DEVICE", DEVICE.type)
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -13,8 +13,8 @@ import torch
 from closeness import assert_each_close, difference, on_cpu
 from torch import Tensor, nn
 
-from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
-from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.device import autocast
+from stillhouse.models.acceleration.replaced import bf16_residuals
 from stillhouse.models.acceleration.unpadded import without_padding
 
 pytest.importorskip("ir_measures", reason="ir_measures, which ranks dev queries, is not installed")

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 pytest.importorskip("sentencex", reason="sentencex, which finds sentences for pair tasks, is not installed")
 from varied_passages import SPECIALS, VOCABULARY, tiny_bert, varied_passages
 
-from stillhouse.models.acceleration.bf16_residuals import bf16_residuals
-from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.device import autocast
+from stillhouse.models.acceleration.replaced import bf16_residuals
 from stillhouse.models.acceleration.unpadded import without_padding
 from stillhouse.pretraining.corrupted import Corrupted, CorruptedBatch, Corruptor
 from stillhouse.pretraining.generator import Generator

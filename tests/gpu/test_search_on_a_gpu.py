@@ -11,10 +11,9 @@ import pytest
 import torch
 from test_index_kinds import KINDS, QUERIES, VECTORS, assert_searched_alike, stored, written
 
-from stillhouse.search import gpu_search as of_gpu
+from stillhouse.search import exact_search as of_gpu
 from stillhouse.search import vector_index
-from stillhouse.search.exact_search import exact_search
-from stillhouse.search.gpu_search import blocks_of, gpu_search, on_gpu
+from stillhouse.search.exact_search import blocks_of, exact_search, gpu_search, on_gpu
 
 Array = np.ndarray
 TF32: dict[str, Callable[[], None]] = {
@@ -58,7 +57,7 @@ def test_any_depth_and_more_queries_than_are_compared_at_once(
     passages: int, depth: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(depth)
-    monkeypatch.setattr(of_gpu, "QUERIES_AT_ONCE", 64)
+    monkeypatch.setattr(of_gpu, "GPU_QUERIES", 64)
     vectors, queries = whole_numbers(rng, passages, 8), whole_numbers(rng, 150, 8)
     found, expected = searched(queries, vectors, depth, device, 7000), ranking(queries, vectors, depth)
     np.testing.assert_array_equal(found[0], expected[0])
@@ -68,10 +67,10 @@ def test_any_depth_and_more_queries_than_are_compared_at_once(
 def test_more_queries_and_vectors_than_one_product_takes(device: torch.device) -> None:
     """The sizes are those that a real search uses."""
     rng = np.random.default_rng(1)
-    vectors = whole_numbers(rng, of_gpu.BLOCK + 1000, 8)
-    queries = whole_numbers(rng, of_gpu.QUERIES_AT_ONCE + 6, 8)
+    vectors = whole_numbers(rng, of_gpu.GPU_BLOCK + 1000, 8)
+    queries = whole_numbers(rng, of_gpu.GPU_QUERIES + 6, 8)
     rows, scores = gpu_search(queries, blocks_of(on_gpu(vectors, device), device), 10, device)
-    some = [0, 5, of_gpu.QUERIES_AT_ONCE - 1, of_gpu.QUERIES_AT_ONCE, of_gpu.QUERIES_AT_ONCE + 5]
+    some = [0, 5, of_gpu.GPU_QUERIES - 1, of_gpu.GPU_QUERIES, of_gpu.GPU_QUERIES + 5]
     expected = ranking(queries[some], vectors, 10)
     np.testing.assert_array_equal(rows[some], expected[0])
     np.testing.assert_array_equal(scores[some], expected[1])
@@ -128,7 +127,7 @@ def test_a_flat_index(
     vectors = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True) if normal else VECTORS
     index = written(tmp_path / "index", stored(tmp_path / "vectors", vectors), "flat")
     monkeypatch.setattr(vector_index, "GPU", device.type)
-    monkeypatch.setattr(of_gpu, "BLOCK", 100)
+    monkeypatch.setattr(of_gpu, "GPU_BLOCK", 100)
     if not there_is_room:
         beside = 1 << 60 if device.type == "cuda" else of_gpu.BESIDE
         monkeypatch.setattr(of_gpu, "BESIDE", beside)

@@ -25,7 +25,7 @@ from varied_passages import SPECIALS, VOCABULARY, tiny_bert, varied_passages
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow
 from stillhouse.models.acceleration import processes
-from stillhouse.models.acceleration.ahead import Ahead
+from stillhouse.models.acceleration.batches import Ahead
 from stillhouse.pretraining import bottleneck_loss
 from stillhouse.pretraining.bottleneck_loss import BottleneckLoss
 from stillhouse.pretraining.corrupted import Corruptor

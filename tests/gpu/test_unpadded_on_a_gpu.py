@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from stillhouse.models.acceleration import unpadded
-from stillhouse.models.acceleration.precision import autocast
+from stillhouse.models.acceleration.device import autocast
 from stillhouse.models.acceleration.unpadded import WITH_FIRST_TOKEN, can_end_in_first_token, without_padding
 
 LENGTHS = torch.tensor([200, 1, 17, 64, 130, 2, 199, 33])

@@ -15,7 +15,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.prompts import Example
 from stillhouse.models.encoder import TokenizedTexts
 from stillhouse.models.model_place import generator_place
-from stillhouse.models.pair_texts import PairTexts
+from stillhouse.models.pair_scores import PairTexts
 from stillhouse.models.sampling import draw
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.text_generator import Sampling, TextGenerator

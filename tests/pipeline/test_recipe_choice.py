@@ -8,7 +8,7 @@ import pytest
 from beir_source import write_beir
 
 from stillhouse import cli
-from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline import recipe_choice
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import load_recipe

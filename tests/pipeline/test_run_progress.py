@@ -11,7 +11,7 @@ from quick_steps import quicken_steps
 
 from stillhouse import cli
 from stillhouse.core.context import QUIET
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import in_words
 from stillhouse.pipeline import run_progress
 from stillhouse.pipeline.graph import ARTIFACTS, USES
 from stillhouse.pipeline.steps import registry

@@ -11,8 +11,8 @@ import pytest
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact, refuse_secret
 from stillhouse.core.remote.dvc_source import look_up
-from stillhouse.pipeline.steps.ingest import Config
-from stillhouse.releases.refresh.parameters import Parameters
+from stillhouse.corpus.settings import IngestSettings as Config
+from stillhouse.releases.refresh.plan import Parameters
 from stillhouse.releases.refresh.run import Request
 from stillhouse.releases.refresh.workspace import open_clone
 

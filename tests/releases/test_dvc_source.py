@@ -13,9 +13,10 @@ from repositories import call, commit_data, make_repository
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.dvc_source import fetch, look_up
+from stillhouse.corpus.settings import IngestSettings as Config
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.steps.execute import execute
-from stillhouse.pipeline.steps.ingest import STEP, Config
+from stillhouse.pipeline.steps.ingest import STEP
 from stillhouse.pipeline.steps.places import read_outside
 
 ARTICLES = {

@@ -15,8 +15,8 @@ from repositories import ACCEPTED, PATHS, call, candidate, dvc, release
 
 from stillhouse import cli
 from stillhouse.core.errors import InputError
+from stillhouse.core.remote.git import Git
 from stillhouse.releases import data, promotion
-from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import promote
 from stillhouse.releases.tags import Overtaken, read_history, roll_back
 

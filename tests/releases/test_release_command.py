@@ -11,9 +11,9 @@ from silence import slow, talk_soon
 
 from stillhouse import cli
 from stillhouse.core.context import QUIET
+from stillhouse.core.remote.git import Git
 from stillhouse.releases import data
-from stillhouse.releases.git import Git
-from stillhouse.releases.refresh import whole_run
+from stillhouse.releases.refresh import run
 
 
 def test_a_release_command_is_not_silent(
@@ -23,7 +23,7 @@ def test_a_release_command_is_not_silent(
     talk_soon(monkeypatch)
     release(place / "work")
     capsys.readouterr()
-    monkeypatch.setattr(whole_run, "promote_whole_run", lambda folder, **named: release(folder, weights="two"))
+    monkeypatch.setattr(run, "promote_whole_run", lambda folder, **named: release(folder, weights="two"))
     slow(Repo, "push", monkeypatch)
     for name in ("read_manifest", "fetch"):
         slow(data, name, monkeypatch)

@@ -10,9 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stillhouse.models.acceleration.linear_layers import can_pack
-from stillhouse.search.exact_search import FEW, exact_search, inner_products, packed, unpacked
-from stillhouse.search.gpu_search import gpu_search
+from stillhouse.models.acceleration.replaced import can_pack
+from stillhouse.search.exact_search import FEW, exact_search, gpu_search, inner_products, packed, unpacked
 
 
 def blocks(vectors: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:

@@ -11,7 +11,7 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import PassageIds
-from stillhouse.search import gpu_search, vector_index
+from stillhouse.search import exact_search, vector_index
 from stillhouse.search.embeddings import Embeddings, text_digests, write_segment
 from stillhouse.search.index_kinds import open_flat, write_flat
 from stillhouse.search.settings import IndexConfig
@@ -143,7 +143,7 @@ def test_a_flat_index_is_searched_by_pytorch_on_a_gpu(
     """The CPU stands in for the GPU: all vectors are moved once, or block by block in every search."""
     index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), "flat")
     monkeypatch.setattr(vector_index, "GPU", "cpu")
-    monkeypatch.setattr(gpu_search, "BLOCK", 100)
+    monkeypatch.setattr(exact_search, "GPU_BLOCK", 100)
     if not there_is_room:
         monkeypatch.setattr(vector_index, "on_gpu", lambda vectors, _: vectors)
     assert_searched_alike(index)

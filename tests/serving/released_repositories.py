@@ -17,7 +17,7 @@ from git_identity import set_git_identity
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "releases"))
 from repositories import make_repository, write_stages
 
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.promotion import Candidate, promote
 from stillhouse.releases.tags import roll_back
 

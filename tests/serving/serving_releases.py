@@ -20,10 +20,9 @@ from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifes
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import write_tables
 from stillhouse.search.searcher import Searcher
-from stillhouse.serving.app import make_service
+from stillhouse.serving.app import configured, listen, make_service
 from stillhouse.serving.open_releases import OpenReleases
 from stillhouse.serving.release import Release
-from stillhouse.serving.server import configured, listen
 from stillhouse.serving.service import Service
 from stillhouse.serving.settings import Limits
 from stillhouse.serving.source import FolderSource, Source

@@ -15,8 +15,8 @@ from serving_releases import Running
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import FEW_TOKENS, PlainBert
+from stillhouse.serving.app import listen
 from stillhouse.serving.passages import Passages
-from stillhouse.serving.server import listen
 
 
 def test_passages_are_shown_without_a_copy_of_the_others(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.dvc_source import fetch
-from stillhouse.releases.git import Git
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.tags import Release, publish, read_history
 from stillhouse.serving.released_source import ReleasedSource
 from stillhouse.serving.source import FolderSource, Unreachable, repository_of
@@ -236,7 +236,7 @@ def test_the_command_serves_a_repository(
         service.releases.end()
         service.batcher.end()
 
-    monkeypatch.setattr("stillhouse.serving.server.run", run)
+    monkeypatch.setattr("stillhouse.serving.app.run", run)
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "own"))
     command = ["serve", f"git+{repository.address}", "--port", "0"]
     assert cli.main([*command, "--release", "v1.1.0"]) == 0

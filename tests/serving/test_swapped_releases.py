@@ -179,7 +179,7 @@ def test_parts_of_two_releases_do_not_start(
     monkeypatch: pytest.MonkeyPatch,
     part: str,
 ) -> None:
-    monkeypatch.setattr("stillhouse.serving.server.run", lambda *given: pytest.fail("it started"))
+    monkeypatch.setattr("stillhouse.serving.app.run", lambda *given: pytest.fail("it started"))
     mixed = tmp_path / "mixed"
     for name in PARTS:
         shutil.copytree(two_releases[name == part] / name, mixed / name)

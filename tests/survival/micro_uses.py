@@ -12,7 +12,7 @@ from typing import Any
 from chat_server import address_of_this_process
 from kills import KILLS
 
-from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline.graph import CORPUS, GATE, PRETRAINED, USES, Use
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 

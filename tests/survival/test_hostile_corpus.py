@@ -18,7 +18,7 @@ from shown_page import Page
 
 from stillhouse import cli
 from stillhouse.core.errors import ValidationFailed
-from stillhouse.core.markdown import as_text
+from stillhouse.core.pages import as_text
 from stillhouse.kubeflow.pods.run_control import end_run
 from stillhouse.kubeflow.pods.stage import page as stage_page
 from stillhouse.pipeline.steps.spec import Report

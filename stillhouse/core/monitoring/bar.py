@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
 
-from stillhouse.core.monitoring.activity import doing, line_was_seen, write_progress
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import doing, in_words, line_was_seen, write_progress
 from stillhouse.core.monitoring.monitor import Monitor
 from stillhouse.core.terminal import visible
 
@@ -55,9 +53,7 @@ class LogBar:
             write_progress(f"{self.work}: {known}{before}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.shown:
             LogBar.writing -= 1
         self.ending.close()

@@ -1,20 +1,36 @@
-"""Metrics of the table as prometheus-client's instruments, and live figures on `/metrics` while a step runs."""
+"""Metrics of the table as prometheus-client's instruments.
 
-from __future__ import annotations
+Live figures are on `/metrics` while a step runs. Others are pushed to a Pushgateway; a failed push only logs a line.
+"""
 
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    push_to_gateway,
+    pushadd_to_gateway,
+    start_http_server,
+)
 
 from stillhouse.core.monitoring.monitor import TRAINING, Tally
 from stillhouse.core.monitoring.settings import label
 from stillhouse.core.monitoring.table import COMMON, LIVE, Metric
+
+JOB = "stillhouse"
+SECONDS = 5.0
+"""How long an unresponsive gateway may delay a step."""
+
+Values = Mapping[str, Mapping[str, float] | float]
+"""A metric's value, or its values by the values of its only label."""
 
 
 class Instruments:
@@ -108,3 +124,33 @@ def gpu_memory(kind: str) -> float:
     if kind == "peak":
         return float(torch.cuda.max_memory_allocated())
     return float(torch.cuda.memory_allocated() if kind == "allocated" else torch.cuda.memory_reserved())
+
+
+def push(
+    gateway: str,
+    metrics: Iterable[Metric],
+    values: Values,
+    group: Mapping[str, str],
+    log: Callable[[str], None],
+    common: Mapping[str, str] | None = None,
+    keep: bool = False,
+) -> bool:
+    """Replace the metrics of `group` at the gateway with `values`; return whether that worked.
+
+    `common` are labels in addition to the group's. With `keep`, metrics of the group that are not in `values` stay.
+    """
+    registry = CollectorRegistry()
+    instruments = Instruments([metric for metric in metrics if metric.name in values], common or {}, registry)
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            for own, part in value.items():
+                instruments(name, own).set(part)
+        else:
+            instruments(name).set(value)
+    send = pushadd_to_gateway if keep else push_to_gateway
+    try:
+        send(gateway, JOB, registry, grouping_key=dict(group), timeout=SECONDS)
+    except Exception as error:  # a problem with the gateway must not fail the step
+        log(f"metrics of {', '.join(group.values())} were not pushed to {gateway}: {error}")
+        return False
+    return True

@@ -7,8 +7,6 @@
 | `STILLHOUSE_PIPELINE`, `STILLHOUSE_TASK`, `STILLHOUSE_RUN` | the labels `pipeline`, `step` and `run` |
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ stay at the Pushgateway until the same step of the same pipeline pushes again. T
 and of schedules. No metric is both, so that nothing is counted twice.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 COMMON = ("pipeline", "step", "run")

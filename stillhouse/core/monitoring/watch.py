@@ -12,11 +12,11 @@ from stillhouse.core.context import rank
 from stillhouse.core.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.core.monitoring.monitor import SILENT, Monitor, Tally
 from stillhouse.core.monitoring.settings import MonitoringSettings, monitoring_settings
+from stillhouse.core.monitoring.table import GROUPED_BY, REASONS, RESULTS
+from stillhouse.core.report import Report
 
 if TYPE_CHECKING:
-    from stillhouse.core.monitoring.gateway import Values
-    from stillhouse.core.report import Report
-
+    from stillhouse.core.monitoring.exporter import Values
 
 VERDICTS = {
     "passed": "stillhouse_validation_passed",
@@ -113,8 +113,6 @@ def _asked() -> MonitoringSettings | None:
 
 def outcome(watched: Watched, seconds: float, failure: str) -> Values:
     """How a step or task ended (`failure` is "" for success), and the verdicts of its report."""
-    from stillhouse.core.monitoring.table import REASONS
-
     values: dict[str, Mapping[str, float] | float] = {
         "stillhouse_step_success": float(not failure),
         "stillhouse_step_finished_timestamp_seconds": time.time(),
@@ -130,8 +128,7 @@ def push_results(
     settings: MonitoringSettings, watched: Watched, values: Values, log: Callable[[str], None], *, keep: bool = False
 ) -> bool:
     """Push results as the group of a step or task; the run is not part of the group's name."""
-    from stillhouse.core.monitoring.gateway import push
-    from stillhouse.core.monitoring.table import GROUPED_BY, RESULTS
+    from stillhouse.core.monitoring.exporter import push
 
     group = {name: watched.common[name] for name in GROUPED_BY}
     rest = {name: value for name, value in watched.common.items() if name not in group}

@@ -1,7 +1,5 @@
 """Addresses of repositories and remotes. They may not hold secrets, since they are logged, compiled and committed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit

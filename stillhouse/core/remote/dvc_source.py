@@ -3,8 +3,6 @@
 The repository is a git URL or a folder; a path in it may be tracked by DVC or by git itself.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,9 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from stillhouse.core.artifacts import remove
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact, refuse_secret
-from stillhouse.core.remote.git_clone import clone
+from stillhouse.core.remote.git import clone
 
 REMOTES = frozenset(
     {"adlfs", "aiobotocore", "aiohttp", "asyncssh", "azure", "botocore", "gcsfs", "google", "s3fs", "sshfs"}
@@ -57,7 +56,7 @@ def fetch(
         for path, target in paths.items():
             target.parent.mkdir(parents=True, exist_ok=True)
             unfinished = target.with_name(f".{target.name}.partial")
-            _remove(unfinished)
+            remove(unfinished)
             found[path] = _found(opened, repo, path)
             opened.dvcfs.get(f"/{path.strip('/')}", str(unfinished), recursive=True)
             _replace(target, unfinished)
@@ -147,14 +146,7 @@ def _replace(target: Path, content: Path) -> None:
     """Renames `content` to `target`. If killed in between, it leaves the old target as `.NAME.previous`."""
     previous = target.with_name(f".{target.name}.previous")
     if target.exists() or target.is_symlink():
-        _remove(previous)
+        remove(previous)
         target.rename(previous)
     content.rename(target)
-    _remove(previous)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    remove(previous)

@@ -1,8 +1,6 @@
 """Ray as the engine, `ray`, `ray:N` or `ray://HOST:PORT`: processes on this machine, or on a cluster whose machines
 see the same files. `local` is no engine."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -122,15 +120,9 @@ def _begin(name: str) -> None:
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     address = _address(name)
     if not address:
-        count = int(name.partition(":")[2] or own_cores())
-        settings: dict[str, Any] = {
-            "num_cpus": count,
-            "num_gpus": 0,
-            "include_dashboard": False,
-            "object_store_memory": OBJECT_STORE,
-        }
+        own: dict[str, Any] = {"num_cpus": int(name.partition(":")[2] or own_cores()), "num_gpus": 0}
         try:
-            ray.init("local", **settings, **quietly)
+            ray.init("local", **own, include_dashboard=False, object_store_memory=OBJECT_STORE, **quietly)
         except Exception as error:  # what Ray raises if its parts do not start within 30 seconds
             ray.shutdown()
             raise CrashElsewhere(

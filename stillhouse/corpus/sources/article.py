@@ -1,7 +1,5 @@
 """An article as its reader found it, and its rows. The same for every kind of file."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ writers of tab-separated files quote nothing (MS MARCO), so that a cell may begi
 as usual (DPR). So a tab-separated line is read as quoted if its quotes are balanced, and literally otherwise.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path

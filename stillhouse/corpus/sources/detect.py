@@ -1,7 +1,5 @@
 """Detects the format of a source and opens it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -9,33 +7,30 @@ from functools import partial
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources import article_jsonl, article_tree, passage_jsonl
-from stillhouse.corpus.sources.article_jsonl import ARTICLE_JSONL
-from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE
-from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
+from stillhouse.corpus.sources import article_tree
+from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE, tree_files
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
 from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_files, open_evaluator_json
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.json_files import beginning
+from stillhouse.corpus.sources.jsonl import ARTICLE_JSONL, BEIR, JSONL, open_article_jsonl, open_beir, open_jsonl
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, open_msmarco
-from stillhouse.corpus.sources.options import AUTO, Options
-from stillhouse.corpus.sources.passage_jsonl import BEIR, JSONL
+from stillhouse.corpus.sources.options import AUTO, SAMPLE, Options, sample_folder
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
 from stillhouse.corpus.sources.rows import Rejected, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
-from stillhouse.corpus.sources.table_names import SUFFIXES as TABLE_SUFFIXES
-from stillhouse.corpus.sources.table_names import find_tables
+from stillhouse.corpus.sources.table_columns import SUFFIXES as TABLE_SUFFIXES
+from stillhouse.corpus.sources.table_columns import find_tables
 from stillhouse.corpus.sources.tables import TABLES, open_tables
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
-from stillhouse.corpus.sources.tree_files import tree_files
 
 OPENERS: dict[str, Callable[[Path, Options], Source]] = {
-    BEIR: passage_jsonl.open_beir,
-    JSONL: passage_jsonl.open_jsonl,
+    BEIR: open_beir,
+    JSONL: open_jsonl,
     ARTICLE_TREE: article_tree.open_article_tree,
-    ARTICLE_JSONL: article_jsonl.open_article_jsonl,
+    ARTICLE_JSONL: open_article_jsonl,
     HTML_TREE: partial(article_tree.open_article_tree, format=HTML_TREE, suffixes=article_tree.PAGES),
     SQUAD: open_squad,
     EVALUATOR_JSON: open_evaluator_json,

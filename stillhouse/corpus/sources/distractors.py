@@ -1,7 +1,5 @@
 """Passages of another source as distractors, which are searched but answer no query (Chang et al. §4.4, Table 6)."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Iterator

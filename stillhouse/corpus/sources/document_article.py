@@ -4,8 +4,6 @@ Such files may come from anywhere. If one exhausts memory or hangs, the process 
 rejected; the next file gets a new process.
 """
 
-from __future__ import annotations
-
 import json
 import select
 import signal

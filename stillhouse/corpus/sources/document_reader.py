@@ -3,8 +3,6 @@
 It reads a path per line, and writes the title and blocks of the file, or why it has none, as a line. Both are JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import resource

@@ -1,7 +1,5 @@
 """The files of Dense Passage Retrieval: `psgs_w100.tsv`, training JSON, and question files with answers."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence
@@ -26,9 +24,9 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
     Source,
+    split_in,
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
-from stillhouse.corpus.sources.split_names import split_in
 
 DPR = "dpr"
 COLUMNS = ("id", "text", "title")

@@ -1,8 +1,6 @@
 """JSON files of `corpus`, `queries` and `relevant_docs`: the three arguments of sentence-transformers'
 `InformationRetrievalEvaluator`, and what LlamaIndex's `EmbeddingQAFinetuneDataset` saves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -13,8 +11,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.json_files import beginning, read_document
 from stillhouse.corpus.sources.lines import IllTyped, object_of, text_field
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Passage, Qrel, Query, Rejected, Row, Source, whole
-from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Passage, Qrel, Query, Rejected, Row, Source, split_in, whole
 
 EVALUATOR_JSON = "evaluator-json"
 KEYS = "corpus", "queries", "relevant_docs"
@@ -77,8 +74,7 @@ def _read(paths: list[Path]) -> Iterator[Row]:
 def _mapping(path: Path, content: Any, key: str) -> Mapping[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get(key), dict):
         raise InputError(f"{path}: {key} is not a JSON object of ids")
-    found: Mapping[str, Any] = content[key]
-    return found
+    return content[key]
 
 
 def _passage(id: str, value: Any, where: str) -> Passage:

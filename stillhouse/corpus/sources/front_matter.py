@@ -1,7 +1,5 @@
 """Front matter: YAML between two marker lines at the beginning of a Markdown file: its title and other keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from types import MappingProxyType

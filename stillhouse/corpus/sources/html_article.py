@@ -4,8 +4,6 @@ Ids are made as in a tree of Markdown. If a page has exactly one `main` (or elem
 that is read. The title is its first `h1`, else the page's `title`, else the file's name.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -14,8 +12,8 @@ from typing import Any
 from lxml import etree, html
 
 from stillhouse.corpus.sources.article import Article, Block
-from stillhouse.corpus.sources.kept_fields import kept_fields
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row
+from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import decode_page
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")

@@ -1,14 +1,11 @@
 """Any dataset of the `ir_datasets` catalogue, by its id; the package downloads it, or says how to get it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
-from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source, whole
-from stillhouse.corpus.sources.split_names import split_in
+from stillhouse.corpus.sources.rows import Answer, LeftOut, Passage, Qrel, Query, Rejected, Row, Source, split_in, whole
 
 IR_DATASETS = "ir_datasets"
 SCHEME = "ir_datasets:"

@@ -1,7 +1,5 @@
 """Reads `.json` files: a whole document, or the elements of a long list one at a time."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,19 +1,21 @@
-"""Queries and qrels, the same in every format: `queries.jsonl` and `qrels/<split>.tsv`, or other tables."""
+"""Queries and qrels, the same in every format: `queries.jsonl` and `qrels/<split>.tsv`, or other tables. The
+source's own, a folder's with extra dev or test queries, and those that Stillhouse writes.
+"""
 
-from __future__ import annotations
-
+import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from stillhouse.core.artifacts import write_whole
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
-from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source, split_in
 from stillhouse.corpus.sources.spans import Span, divide
-from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.corpus.sources.table_names import PART, SUFFIXES, TableOfFile, files_of
+from stillhouse.corpus.sources.table_columns import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
 
 QUERIES, QRELS = "queries", "qrels"
@@ -21,6 +23,9 @@ QUERY_ID = ("_id", "id", "query_id", "qid")
 QUERY_TEXT = ("text", "query", "question")
 LINES = (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".qrels", ".trec")
 """The endings of qrels that are read as lines of text; others are tables."""
+PLACES = {"dev_queries": "dev", "test_queries": "test"}
+"""The settings that name such folders, with their split; also the prefixes of these queries' file names in
+`rejected.parquet`."""
 
 
 def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
@@ -47,6 +52,17 @@ def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
             raise InputError(f"{folder} has both {' and '.join(sorted(same))}; remove one of them")
     chosen = [name for name in qrels if not splits or split_of[name] in splits]
     return queries | {name: qrels[name] for name in sorted(chosen, key=lambda name: SPLITS.index(split_of[name]))}
+
+
+def labels_in(setting: str, folder: Path, split: str) -> dict[str, Path]:
+    """The labels of a split in the folder that a setting names. Raises `InputError` if it lacks queries or qrels."""
+    labels = find_labels(folder, split)
+    if len(labels) < 2:
+        raise InputError(
+            f"{setting}: {folder} must be a folder with queries.jsonl (_id, text) and qrels/{split}.tsv (query-id, "
+            "corpus-id, score), each also with .gz"
+        )
+    return labels
 
 
 def _qrels_of(folder: Path) -> dict[str, Path]:
@@ -91,3 +107,34 @@ def labelled_lines(format: str, path: Path, read: Callable[[Path, Span], Iterabl
         return [*(Part(partial(read, path, span)) for span in spans), Part(partial(read_labels, labels))]
 
     return Source(format, {path.name: path} | labels, parts)
+
+
+def with_queries(source: Source, place: str, folder: Path) -> Source:
+    """The source with the labelled queries of `folder` (BEIR layout) after its own rows.
+
+    Raises `InputError` if the folder lacks one of the two files.
+    """
+    labels = labels_in(place, folder, PLACES[place])
+
+    def parts(size: int, each: Each) -> list[Part]:
+        return [*source.parts(size, each), Part(partial(_read, place, labels))]
+
+    files = source.files | {f"{place}/{name}": path for name, path in labels.items()}
+    return dataclasses.replace(source, files=files, parts=parts)
+
+
+def _read(place: str, labels: dict[str, Path]) -> Iterator[Row]:
+    for row in read_labels(labels):
+        yield row._replace(where=f"{place}/{row.where}")
+
+
+def write_queries(folder: Path, texts: Mapping[str, str]) -> None:
+    """Writes `queries.jsonl` of query texts by id."""
+    lines = [json.dumps({"_id": id, "text": text}, ensure_ascii=False) + "\n" for id, text in texts.items()]
+    write_whole(folder / "queries.jsonl", "".join(lines))
+
+
+def write_qrels(folder: Path, split: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Writes `qrels/<split>.tsv` of pairs of a query id and the id of a relevant passage."""
+    rows = [("query-id", "corpus-id", "score"), *((query, passage, "1") for query, passage in pairs)]
+    write_whole(folder / "qrels" / f"{split}.tsv", "".join("\t".join(row) + "\n" for row in rows))

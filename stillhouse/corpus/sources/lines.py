@@ -1,7 +1,5 @@
 """Reads text files, plain or gzip: every unreadable line is rejected and the rest is kept."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -158,22 +156,21 @@ def in_any_case(names: Iterable[str]) -> dict[str, str]:
 
 def text_field(fields: Fields, name: str, *, optional: bool = False) -> str:
     """The text of a field; "" for an optional one that is missing or null. Raises `IllTyped`."""
-    value = fields.get(name)
-    if isinstance(value, str):
-        return value
-    if value is None and optional:
-        return ""
-    raise IllTyped(f"{name} is not text" if name in fields else f"no {name}")
+    return _typed(fields, name, str, "text", optional)
 
 
 def list_field(fields: Fields, name: str, *, optional: bool = False) -> list[Any]:
     """The list of a field; [] for an optional one that is missing or null. Raises `IllTyped`."""
+    return _typed(fields, name, list, "a list", optional)
+
+
+def _typed(fields: Fields, name: str, kind: type[T], words: str, optional: bool) -> T:
     value = fields.get(name)
-    if isinstance(value, list):
+    if isinstance(value, kind):
         return value
     if value is None and optional:
-        return []
-    raise IllTyped(f"{name} is not a list" if name in fields else f"no {name}")
+        return kind()
+    raise IllTyped(f"{name} is not {words}" if name in fields else f"no {name}")
 
 
 def object_of(value: object, what: str = "") -> Fields:

@@ -6,8 +6,6 @@ of code, without its blank lines, is one passage, and so is the text of a block 
 keeps only its words: emphasis, links, images, code and HTML lose their marks, and comments are left out.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """MS MARCO in tab-separated files, with the judgements of a TREC Deep Learning track as test."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -12,9 +10,8 @@ from stillhouse.corpus.sources.cells import Cells, by_form
 from stillhouse.corpus.sources.lines import find_file, read_lines
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.qrels_lines import read_qrels
-from stillhouse.corpus.sources.rows import Each, LeftOut, Part, Passage, Qrel, Query, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import Each, LeftOut, Part, Passage, Qrel, Query, Rejected, Row, Source, split_in
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
-from stillhouse.corpus.sources.split_names import split_in
 
 MSMARCO = "msmarco"
 # The columns of each file; `title` and `text` are kept.

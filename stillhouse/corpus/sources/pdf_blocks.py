@@ -4,8 +4,6 @@ A PDF has letters at places, and nothing else. PDFium puts them in order and div
 paragraphs. What many pages have at their edges, with or without a number, is left out: running headers and footers.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

@@ -4,8 +4,6 @@ A piece of the passage `d` is the passage `d#k`, counted from 1. It keeps the pa
 its fields `begin` and `end` say which characters of the text it is.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -16,8 +14,8 @@ from semantic_text_splitter import TextSplitter
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.rows import Each, Part, Passage, Row, Source
 from stillhouse.corpus.sources.text_encoding import is_unicode
-from stillhouse.corpus.text_lengths import estimated_tokens
 from stillhouse.corpus.titles import SEP, SPACE, passage_text, read_title
+from stillhouse.corpus.words import estimated_tokens
 
 SENTENCE, PARAGRAPH, HEADING = BY = ("sentence", "paragraph", "heading")
 PLACES = 10_000

@@ -3,8 +3,6 @@
 In reStructuredText, a line under a heading makes it one, and directives (`.. note::`) begin paragraphs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Qrels as lines of text: three columns (query, passage, score) or TREC's four, between tabs or spaces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ model reads the sentence first and then its passage, as pre-training reads a tit
 pair of article title and passage"). Truncation removes some of the context, never the sentence.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

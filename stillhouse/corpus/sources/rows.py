@@ -1,12 +1,15 @@
 """The rows that every source yields, in any order: passages, links, queries, qrels, answers and rejected rows."""
 
-from __future__ import annotations
-
+import dataclasses
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from stillhouse.core.errors import InputError
+from stillhouse.corpus.schemas import SPLITS
 
 CONTENT_LENGTH = 200
 """Characters that are kept of a rejected row, and of its id, to recognise it."""
@@ -14,6 +17,11 @@ CONTENT_LENGTH = 200
 
 Value = bool | int | float | str | list[str]
 """What a field of a passage may hold."""
+CODE, TABLE = "code", "table"
+NOT_PROSE = (CODE, TABLE)
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
+"""Calls a function for each item, perhaps in several processes, and yields the results in order."""
+_WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![a-z])")
 
 
 class Passage(NamedTuple):
@@ -30,10 +38,6 @@ class Passage(NamedTuple):
     position: int
     where: str
     fields: Mapping[str, Value] | None = None
-
-
-CODE, TABLE = "code", "table"
-NOT_PROSE = (CODE, TABLE)
 
 
 class NotProse(NamedTuple):
@@ -101,9 +105,6 @@ class LeftOut(NamedTuple):
 
 Row = Passage | NotProse | Link | Query | Qrel | Answer | Rejected | LeftOut
 
-Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
-"""Calls a function for each item, perhaps in several processes, and yields the results in order."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -115,7 +116,7 @@ class Part:
     read: Callable[[], Iterable[Row]]
     finish: Callable[[Row], Row] = lambda row: row
 
-    def then(self, finish: Callable[[Row], Row]) -> Part:
+    def then(self, finish: Callable[[Row], Row]) -> "Part":
         """The same rows, with another function applied to each."""
         before = self.finish
         return Part(self.read, lambda row: finish(before(row)))
@@ -151,3 +152,54 @@ class Source:
 def whole(read: Callable[[], Iterable[Row]]) -> Parts:
     """The only part of a source that one process reads."""
     return lambda size, each: [Part(read)]
+
+
+def split_in(name: str) -> str | None:
+    """The split that the name of a file or dataset contains, or None.
+
+    The first of the words train, dev, validation (valid, val) and test counts. No other letter may touch it, except the
+    `doc` of MS MARCO's files: `train-v1.1.json`, `nq-dev.qa.csv`, `msmarco-doctrain-qrels.tsv`.
+    """
+    found = _WORD.search(name.lower())
+    if found is None:
+        return None
+    return found.group(1) if found.group(1) in SPLITS else "dev"
+
+
+def check_splits(names: Mapping[str, str]) -> Mapping[str, str]:
+    """Checks a mapping from old to new names of splits. Raises `InputError` for a name that is not a split."""
+    for old, new in names.items():
+        if old not in SPLITS or new not in SPLITS:
+            raise InputError(
+                f"splits: {old!r}: {new!r} does not name splits; write, for instance, {{dev: test}} (with train, dev, "
+                "test)"
+            )
+    return names
+
+
+def with_splits(source: Source, names: Mapping[str, str]) -> Source:
+    """The source with its splits renamed; a split that is not in `names` keeps its name.
+
+    When the rows are read, raises `InputError` if two splits of the source would become one, since their metrics would
+    be mixed.
+    """
+    if not names:
+        return source
+
+    def parts(size: int, each: Each) -> list[Part]:
+        was: dict[str, str] = {}
+
+        def renamed(row: Row) -> Row:
+            if not isinstance(row, (Qrel, Answer)) or row.split not in SPLITS:
+                return row
+            old, new = row.split, names.get(row.split, row.split)
+            if was.setdefault(new, old) != old:
+                raise InputError(
+                    f"splits: the source's {was[new]} and {old} would both become {new}; give each its own name, "
+                    "or read the files of one from a folder without the others"
+                )
+            return row._replace(split=new)
+
+        return [part.then(renamed) for part in source.parts(size, each)]
+
+    return dataclasses.replace(source, parts=parts)

@@ -1,7 +1,5 @@
 """Divides a file of lines into spans that several processes read, and keeps the line numbers of the file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """SQuAD 1.1 and 2.0: articles of paragraphs, questions about each, and the answers in it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,9 +28,9 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
     Source,
+    split_in,
     whole,
 )
-from stillhouse.corpus.sources.split_names import split_in
 
 SQUAD = "squad"
 SUFFIXES = (".json", ".json.gz")

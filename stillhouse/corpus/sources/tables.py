@@ -1,7 +1,5 @@
 """Tables: Parquet, CSV, TSV and JSON files of passages, queries, qrels and more, such as a `corpus/` folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +16,6 @@ from stillhouse.corpus.fields import given_fields
 from stillhouse.corpus.schemas import SOURCE, SPLITS
 from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
 from stillhouse.corpus.sources.json_files import holds_list, read_rows
-from stillhouse.corpus.sources.kept_fields import fields_beside, with_fields
 from stillhouse.corpus.sources.lines import (
     Fields,
     IllTyped,
@@ -29,8 +26,7 @@ from stillhouse.corpus.sources.lines import (
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
-from stillhouse.corpus.sources.passage_columns import plain_passages
+from stillhouse.corpus.sources.parquet_rows import open_parquet, plain_passages, read_batches
 from stillhouse.corpus.sources.qrels_lines import is_plain, read_qrels
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
@@ -47,11 +43,22 @@ from stillhouse.corpus.sources.rows import (
     Rejected,
     Row,
     Source,
+    split_in,
 )
 from stillhouse.corpus.sources.spans import WHOLE, Span, divide
-from stillhouse.corpus.sources.split_names import split_in
-from stillhouse.corpus.sources.table_columns import FIELD, find_columns, named_columns, names_of
-from stillhouse.corpus.sources.table_names import NAMES, SUFFIXES, TableOfFile, find_tables, suffix_of
+from stillhouse.corpus.sources.table_columns import (
+    FIELD,
+    NAMES,
+    SUFFIXES,
+    TableOfFile,
+    fields_beside,
+    find_columns,
+    find_tables,
+    named_columns,
+    names_of,
+    suffix_of,
+    with_fields,
+)
 
 TABLES = "tables"
 _EXPECTED = {".csv": ",", ".tsv": "\t"}
@@ -230,7 +237,8 @@ def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | 
             for batch in read_batches(opened, file.path, dict.fromkeys(names.values()), groups, lists):
                 columns = {column: batch.column(name) for column, name in names.items()}
                 wheres = [f"{file.name}:{number + place}" for place in range(1, len(batch) + 1)]
-                rows = _rows_of(columns, wheres, file)
+                passages = plain_passages(columns, wheres) if file.table == "passages" else None
+                rows: Iterable[Fields | Passage] = _fields_of(columns, wheres) if passages is None else passages
                 yield from map(with_fields, rows, beside[0]) if beside else rows
                 number += len(batch)
             if number != end:  # damage may end a column early without an error
@@ -239,13 +247,6 @@ def _read_parquet(file: TableOfFile, groups: range | None) -> Iterator[Fields | 
         raise
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise InputError(f"{file.path} is damaged after row {number:,} ({error}); fetch the file again") from None
-
-
-def _rows_of(
-    columns: Mapping[str, pa.Array], wheres: list[str], file: TableOfFile
-) -> Iterable[Fields | Passage | Rejected]:
-    passages = plain_passages(columns, wheres) if file.table == "passages" else None
-    return _fields_of(columns, wheres) if passages is None else passages
 
 
 def _fields_of(columns: Mapping[str, pa.Array], wheres: list[str]) -> Iterator[Fields]:
@@ -273,16 +274,8 @@ def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
         # In a table without articles, each passage is its own article.
         article = article if "article_id" in fields else id
         kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
-        yield Passage(
-            id,
-            title,
-            text,
-            article,
-            _optional(fields, "section"),
-            _position(fields),
-            where,
-            kept or None,
-        )
+        section, position = _optional(fields, "section"), _position(fields)
+        yield Passage(id, title, text, article, section, position, where, kept or None)
     elif file.table == "not_prose":
         if (named := _optional(fields, "kind")) not in NOT_PROSE:
             raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")

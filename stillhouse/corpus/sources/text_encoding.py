@@ -3,8 +3,6 @@
 `NotText` is raised, with the reason, for a file that cannot be decoded or contains NUL.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 

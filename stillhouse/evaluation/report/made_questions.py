@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stillhouse.core.html_page import page_template
-from stillhouse.corpus.query_generation import MadeQuery
-from stillhouse.corpus.question_filters import REASONS
+from stillhouse.core.pages import page_template
+from stillhouse.corpus.query_generation import REASONS, MadeQuery
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.report.examples import snippet
 

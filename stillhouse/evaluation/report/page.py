@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from stillhouse.core.artifacts import Manifest
 from stillhouse.core.curves import DEV
-from stillhouse.core.html_page import page_template
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.pair_drawing import TASKS
+from stillhouse.core.pages import page_template
+from stillhouse.corpus.pair_queries import TASKS
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin

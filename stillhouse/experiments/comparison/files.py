@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import write_json
-from stillhouse.core.markdown import as_text
+from stillhouse.core.pages import as_text
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.experiments.comparison.table import Row, Table, same_measure

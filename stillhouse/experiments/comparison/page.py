@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from stillhouse.core.html_page import page_template, shared_style
+from stillhouse.core.pages import page_template, shared_style
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError, is_full_disk
-from stillhouse.core.monitoring.duration import in_words
+from stillhouse.core.monitoring.activity import in_words
 from stillhouse.experiments.comparison.plan import Job, Plan
 from stillhouse.pipeline.graph import ARTIFACTS, Use
 from stillhouse.pipeline.in_process import Run, execute_use, refuse_foreign_outputs, up_to_date

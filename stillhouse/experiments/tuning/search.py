@@ -19,7 +19,7 @@ from stillhouse.core.artifacts import digest_json, read_manifest, write_whole
 from stillhouse.core.config import nearest
 from stillhouse.core.context import WORK_ROOT, Context, device
 from stillhouse.core.curves import DEV, CurveRow
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.monitor import Monitor
 from stillhouse.core.monitoring.watch import reason
@@ -178,7 +178,7 @@ def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) ->
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.settings import InferenceConfig
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     opened, encoder = Corpus.open(corpus), BiEncoder.load(retriever)
     vectors = open_index(index, opened)

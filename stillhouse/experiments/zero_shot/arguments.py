@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillhouse.core.config import setting
-from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
+from stillhouse.corpus.sources.options import SAMPLE, sample_folder
 from stillhouse.evaluation.samples import Samples
 from stillhouse.pipeline.parser import Parser, flag, output_folder
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, with_settings

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.html_page import page_template
+from stillhouse.core.pages import page_template
 from stillhouse.evaluation.report.page import count, p_value, signed
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on, by_group

@@ -24,7 +24,7 @@ from stillhouse.pipeline.recipe_settings import with_settings
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
-from stillhouse.releases.refresh.parameters import Parameters
+from stillhouse.releases.refresh.plan import Parameters
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from stillhouse.core.artifacts import (
     write_manifest,
 )
 from stillhouse.core.context import WORK_ROOT, answers_root
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError, ValidationFailed
 from stillhouse.core.lock import only_process
 from stillhouse.core.own_files import link_or_copy, make_folder

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stillhouse.core.artifacts import refuse_file_above, write_whole
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import make_folder
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request

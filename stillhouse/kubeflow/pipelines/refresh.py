@@ -23,8 +23,7 @@ from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.uses import Stage, stages_of
 from stillhouse.releases.refresh.graph import CHALLENGER, Levels, before
-from stillhouse.releases.refresh.parameters import SOURCE, Parameters, carried_recipe
-from stillhouse.releases.refresh.plan import Level
+from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, carried_recipe
 
 NAME = "refresh"
 DESCRIPTION = "Updates the released retriever to its corpus, with as little work as the change requires."

@@ -31,9 +31,8 @@ from stillhouse.pipeline.recipes import configs, load_recipe
 from stillhouse.pipeline.steps.spec import Report
 from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, with_words
-from stillhouse.releases.refresh.parameters import Parameters, read_parameters
-from stillhouse.releases.refresh.parameters import write_recipe as released_recipe
-from stillhouse.releases.refresh.plan import Level
+from stillhouse.releases.refresh.plan import Level, Parameters, read_parameters
+from stillhouse.releases.refresh.plan import write_recipe as released_recipe
 
 if TYPE_CHECKING:
     from stillhouse.releases.refresh.on_cluster import Planned

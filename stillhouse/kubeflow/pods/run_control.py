@@ -17,8 +17,8 @@ from typing import Any
 from stillhouse.core.artifacts import write_whole
 from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
-from stillhouse.core.markdown import as_text
 from stillhouse.core.monitoring.settings import label, monitoring_settings
+from stillhouse.core.pages import as_text
 from stillhouse.core.remote.address import redact
 from stillhouse.core.terminal import show
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
@@ -81,7 +81,7 @@ def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
         settings = monitoring_settings()
         if not settings.gateway:
             return False
-        from stillhouse.core.monitoring.gateway import push
+        from stillhouse.core.monitoring.exporter import push
         from stillhouse.core.monitoring.table import RUNS
 
         values = {"stillhouse_run_finished_timestamp_seconds": time.time()}

@@ -20,8 +20,7 @@ import yaml
 
 from stillhouse.core.artifacts import MANIFEST, digest_json, read_manifest, whole_folder, write_whole
 from stillhouse.core.context import quiet, say, work_root
-from stillhouse.core.environment import software
-from stillhouse.core.environment_variables import environment_variables
+from stillhouse.core.environment import environment_variables, software
 from stillhouse.core.errors import ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
@@ -232,7 +231,7 @@ def page(stage: Stage, reports: Mapping[str, Report], folder: Path) -> str:
 
     It is self-contained: Kubeflow shows it in a frame without network access.
     """
-    from stillhouse.core.html_page import shared_style
+    from stillhouse.core.pages import shared_style
     from stillhouse.evaluation.report.curves import loss_plot, read_curves
 
     rows, parts = [], []

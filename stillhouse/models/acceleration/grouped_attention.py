@@ -6,8 +6,6 @@ time: 2.9 ms for 16 texts of 250 tokens and 9 heads that share 3, against 0.5 ms
 Shape suffixes: B texts, H heads, G groups of heads, Q new tokens, K tokens, D width of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

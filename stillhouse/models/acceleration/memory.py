@@ -1,7 +1,5 @@
 """Memory between batches: the next batch reuses what the previous one frees, as far as it fits."""
 
-from __future__ import annotations
-
 import ctypes
 import resource
 import threading

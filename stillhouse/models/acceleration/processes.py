@@ -4,8 +4,6 @@ Every process computes some parts of a step's batch. The sum of their gradients 
 results do not depend on the number of processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeVar

@@ -6,8 +6,6 @@ uses one of the cores, that time is lost at each of the thousands of meetings of
 to eight times as long (docs/findings-speed.md).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import MutableMapping
 

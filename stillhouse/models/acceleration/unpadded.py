@@ -14,15 +14,13 @@ Shape suffixes: B texts, L tokens of the longest, T tokens of all texts, F compu
 else 8), D hidden width, H heads, K width of a head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
 from types import MethodType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from stillhouse.core.errors import InputError
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.replaced import replaced
 
 IMPLEMENTATION = "stillhouse_unpadded"
@@ -95,7 +93,7 @@ class Row:
     longest: int
 
     @classmethod
-    def of(cls, attention_BL: Tensor) -> Row:
+    def of(cls, attention_BL: Tensor) -> Self:
         """The row of texts that are padded at their ends. This waits for the device once per batch."""
         longest = attention_BL.shape[1]
         lengths_B = attention_BL.sum(dim=1)
@@ -156,8 +154,7 @@ def _positions(encoder: PreTrainedModel, ids_BL: Tensor) -> Tensor:
     """The rows [B, L] of the position table, as the model itself counts them."""
     embeddings: Any = encoder.embeddings
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa counts from after the padding's row
-        positions_BL: Tensor = embeddings.create_position_ids_from_input_ids(ids_BL, embeddings.padding_idx)
-        return positions_BL
+        return embeddings.create_position_ids_from_input_ids(ids_BL, embeddings.padding_idx)
     return torch.arange(ids_BL.shape[1], device=ids_BL.device).expand_as(ids_BL)
 
 
@@ -263,8 +260,7 @@ def _forward(
     """The layer's states, or [B, F, D] of the first tokens alone; `states` are [B, L, D], or [1, T, D] in a row."""
     if not first_token_alone:
         options |= {} if row is None else {"row": row}
-        every: Tensor = type(layer).forward(layer, states, attention_mask, *others, **options)
-        return every
+        return type(layer).forward(layer, states, attention_mask, *others, **options)
     compute = _distilbert if hasattr(layer, "sa_layer_norm") else _bert
     if row is not None:
         return compute(layer, row.first(states), states, _attend(row.kept_BL[:, None, None], row.pad))
@@ -291,13 +287,11 @@ def _bert(layer: Any, first_BFD: Tensor, states: Tensor, attend: Attend) -> Tens
     """The layer of BERT, also used by CamemBERT, ELECTRA, RoBERTa and XLM-RoBERTa."""
     own = layer.attention.self
     read = attend(own.query(first_BFD), own.key(states), own.value(states), own.num_attention_heads, own.dropout)
-    result: Tensor = layer.feed_forward_chunk(layer.attention.output(read, first_BFD))
-    return result
+    return layer.feed_forward_chunk(layer.attention.output(read, first_BFD))
 
 
 def _distilbert(layer: Any, first_BFD: Tensor, states: Tensor, attend: Attend) -> Tensor:
     own = layer.attention
     read = attend(own.q_lin(first_BFD), own.k_lin(states), own.v_lin(states), own.n_heads, own.dropout)
     attended = layer.sa_layer_norm(own.out_lin(read) + first_BFD)
-    result: Tensor = layer.output_layer_norm(layer.ffn(attended) + attended)
-    return result
+    return layer.output_layer_norm(layer.ffn(attended) + attended)

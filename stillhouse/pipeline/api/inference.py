@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.models.pair_texts import PairScorer
+    from stillhouse.models.pair_scores import PairScorer
 
 
 def encode(

@@ -135,7 +135,7 @@ def computed_on(config: Any) -> tuple[str, ...]:
     """
     if not hasattr(config, "precision"):
         return ()
-    from stillhouse.models.acceleration.precision import computed_in  # imports torch, as such a step does in any case
+    from stillhouse.models.acceleration.device import computed_in  # imports torch, as such a step does in any case
 
     device = Context(run_context.work_root(), run_context.device()).torch_device()
     # Neither the GPU's model nor the number of threads: they affect only the last digits, and a retry runs on whatever

@@ -110,8 +110,7 @@ class Config(InferenceConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import read_manifest
-    from stillhouse.corpus.query_generation import chosen_rows, generate, write_queries
-    from stillhouse.corpus.question_filters import REASONS, write_dropped
+    from stillhouse.corpus.query_generation import REASONS, chosen_rows, generate, write_dropped, write_queries
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.report.made_questions import render_questions
 
@@ -164,7 +163,7 @@ def _reasons(
     """Why each question is dropped; "" if it is kept."""
     import numpy as np
 
-    from stillhouse.corpus.question_filters import reasons_to_drop
+    from stillhouse.corpus.query_generation import reasons_to_drop
     from stillhouse.corpus.words import terms_in
     from stillhouse.search.bm25 import BM25
 
@@ -174,7 +173,7 @@ def _reasons(
     rankings = [bm25.search(texts, config.round_trip_depth)[0]] if bm25 else []
     if "index" in inputs:
         from stillhouse.models.encoder import BiEncoder
-        from stillhouse.search.dense import open_index, retrieve
+        from stillhouse.search.searcher import open_index, retrieve
 
         encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
         rankings.append(retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0])

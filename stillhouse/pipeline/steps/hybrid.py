@@ -31,9 +31,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import TOKENS, HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
     from stillhouse.search.late_interaction import write_tokens
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     corpus = Corpus.open(inputs["corpus"])
     index, bm25 = open_index(inputs["index"], corpus), BM25.load(inputs["bm25"])

@@ -23,8 +23,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.corpus_encoding import encode_corpus, model_key
-    from stillhouse.search.dense import held_out_vectors
     from stillhouse.search.embeddings import find_shards
+    from stillhouse.search.searcher import held_out_vectors
     from stillhouse.search.vector_index import TIMED, CutVectors, VectorIndex, measure, time_searches, write_index
 
     corpus = Corpus.open(inputs["corpus"])

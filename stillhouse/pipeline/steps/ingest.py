@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.engine.ray_engine import open_engine
-from stillhouse.pipeline.steps.ingest_settings import Config
+from stillhouse.corpus.settings import IngestSettings
 from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 if TYPE_CHECKING:
@@ -30,18 +30,17 @@ COUNTED = {
 """Facts that the summary counts, if there are any."""
 
 
-def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
+def run(config: IngestSettings, inputs: Paths, outputs: Paths, context: Context) -> Report:
     """Raises `InputError` for a source that is missing, empty, damaged or of no known format."""
-    from stillhouse.corpus.added_train_queries import AddedTrainQueries
     from stillhouse.corpus.cleaning_parts import Several
-    from stillhouse.corpus.generated_queries import GeneratedQueries
-    from stillhouse.corpus.ingestion import Choices, ingest_source
-    from stillhouse.corpus.pair_queries import PairChoices, check_tasks
+    from stillhouse.corpus.ingestion import ingest_source
+    from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
+    from stillhouse.corpus.pair_queries import check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
-    from stillhouse.corpus.sources.extra_queries import PLACES, with_queries
+    from stillhouse.corpus.sources.labels import PLACES, with_queries
     from stillhouse.corpus.sources.options import Options
-    from stillhouse.corpus.sources.split_names import check_splits, with_splits
+    from stillhouse.corpus.sources.rows import check_splits, with_splits
 
     check_tasks(config.pair_tasks)
     if "generated" in inputs and config.queries == "pairs":
@@ -61,30 +60,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     context.log(f"[ingest] {config.source} is read as {source.format}, {len(source.files):,} files")
     for note in source.notes:
         context.log(f"[ingest] {note}")
-    limits = {"train": config.max_train_queries, "dev": config.max_dev_queries, "test": config.max_test_queries}
-    choices = Choices(
-        max_articles=config.max_articles,
-        dev_fraction=config.dev_fraction,
-        test_fraction=config.test_fraction,
-        max_queries=limits,
-        seed=config.seed,
-        queries=config.queries,
-        titles=config.titles,
-        pairs=PairChoices(
-            tasks=config.pair_tasks,
-            per_article=config.pair_queries_per_article,
-            dev_fraction=config.heldout_dev_articles,
-            test_fraction=config.heldout_test_articles,
-            min_words=config.pair_sentence_words,
-            language=config.pair_language,
-            most=config.max_pair_queries,
-            max_queries=limits,
-            seed=config.seed,
-        ),
-        generated=GeneratedQueries(inputs["generated"]) if "generated" in inputs else None,
-        added=AddedTrainQueries(Path(config.train_queries).expanduser()) if config.train_queries else None,
-        of_documents=_keep_best,
-    )
+    questions = GeneratedQueries(inputs["generated"]) if "generated" in inputs else None
+    more = AddedTrainQueries(Path(config.train_queries).expanduser()) if config.train_queries else None
     watch = partial(context.progress, what="reading", unit="row")
     with open_engine(context.engine) as engine:
         several = None
@@ -96,7 +73,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
                 lambda items, total: context.progress(items, "reading", total, "part"),
                 PART_BYTES,
             )
-        facts = ingest_source(source, choices, outputs["corpus"], watch, several) | versioned
+        facts = ingest_source(
+            source, config, outputs["corpus"], watch, several, questions=questions, more=more, of_documents=_keep_best
+        )
+    facts |= versioned
     if config.split_tokens:
         facts["split"] = {"tokens": config.split_tokens, "overlap": config.split_overlap, "by": config.split_by}
 
@@ -135,9 +115,9 @@ def _keep_best(corpus: CleanCorpus) -> None:
         keep_best(corpus)
 
 
-def _with_pieces(config: Config, source: Source, tokenizer: Path | None) -> Source:
+def _with_pieces(config: IngestSettings, source: Source, tokenizer: Path | None) -> Source:
     from stillhouse.corpus.sources.pieces import Splitting, with_pieces
-    from stillhouse.corpus.text_lengths import estimated_tokens
+    from stillhouse.corpus.words import estimated_tokens
     from stillhouse.models.token_lengths import token_counter
 
     assert config.split_tokens
@@ -146,7 +126,7 @@ def _with_pieces(config: Config, source: Source, tokenizer: Path | None) -> Sour
     return with_pieces(source, splitting)
 
 
-def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
+def _place(config: IngestSettings, context: Context) -> tuple[str, dict[str, Any]]:
     """Where the source lies on this machine and, for a DVC repository, which version of it."""
     if not config.repo:
         return config.source, {}
@@ -158,7 +138,7 @@ def _place(config: Config, context: Context) -> tuple[str, dict[str, Any]]:
     return str(target), {"versioned": found.plain()}
 
 
-def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
+def _pair_lines(config: IngestSettings, facts: Mapping[str, Any]) -> Iterator[str]:
     """Warnings about queries that nobody labelled."""
     if "pair_queries_not_made" in facts:
         why = facts["pair_queries_not_made"]
@@ -189,7 +169,7 @@ def _pair_lines(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
 STEP = Step(
     "ingest",
     "converts a source of passages, queries and qrels to Parquet",
-    Config,
+    IngestSettings,
     inputs=(
         Port(
             "generated",

@@ -41,12 +41,12 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.corpus.label_files import write_qrels, write_queries
+    from stillhouse.corpus.sources.labels import write_qrels, write_queries
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import HybridIndex, unfitted
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     corpus = Corpus.open(inputs["corpus"])
     asked = dict(zip(corpus.unjudged["query_id"], corpus.unjudged["text"]))

@@ -65,7 +65,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import AnswerSets
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.training import mine_negatives as mining
     from stillhouse.training.mine_negatives import below, limits
     from stillhouse.training.negatives import Negatives, describe

@@ -13,7 +13,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import digest_file, digest_files, digest_json
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.sources.built_in import SAMPLE, sample_folder
+from stillhouse.corpus.sources.options import SAMPLE, sample_folder
 from stillhouse.models.settings import NO_MODEL
 from stillhouse.pipeline.steps.spec import Step
 

@@ -30,8 +30,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.runs import write_run
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_states import TokenReader
-    from stillhouse.search.dense import folder_bytes, open_index, retrieve, time_queries
     from stillhouse.search.hybrid import read_hybrid
+    from stillhouse.search.searcher import folder_bytes, open_index, retrieve, time_queries
     from stillhouse.search.winner import choice_facts
 
     corpus = Corpus.open(inputs["corpus"])

@@ -90,7 +90,7 @@ def _scores(
     from stillhouse.models.pair_scores import score_pairs
     from stillhouse.models.text_generator import TextGenerator
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import open_index, query_vectors
+    from stillhouse.search.searcher import open_index, query_vectors
     from stillhouse.training import teacher as fused_teacher
     from stillhouse.training.mine_negatives import DenseRanking
     from stillhouse.training.scored_pairs import cross_encoder_scores, read_scores

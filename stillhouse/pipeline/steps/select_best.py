@@ -53,7 +53,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_states import TokenReader, state_width
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.dense import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.hybrid import (
         TOKENS,
         Fusion,
@@ -64,6 +63,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         unfitted,
     )
     from stillhouse.search.late_interaction import LateInteraction, write_tokens
+    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.winner import (
         METRICS,
         Contender,

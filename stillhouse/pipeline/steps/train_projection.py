@@ -11,9 +11,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.core.curves import describe, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.models.linear_map import multiply_vectors
+    from stillhouse.models.new_towers import multiply_vectors
     from stillhouse.pipeline.steps.execute import refuse_other_model
-    from stillhouse.search.dense import open_index
+    from stillhouse.search.searcher import open_index
     from stillhouse.training.projection_training import train_projection
 
     refuse_other_model(STEP, inputs, "old_index", "encoder")

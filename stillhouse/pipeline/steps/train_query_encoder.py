@@ -81,7 +81,7 @@ def _smaller(
     config: Config, inputs: Paths, corpus: Corpus, large: BiEncoder, context: Context
 ) -> tuple[BiEncoder, Imitation]:
     """The bi-encoder with a smaller query tower, and what this imitates."""
-    from stillhouse.models.small_query_tower import keep_layers, with_small_model
+    from stillhouse.models.new_towers import keep_layers, with_small_model
     from stillhouse.training.imitation import Imitation, texts_to_imitate, vectors_to_imitate
 
     if config.layers and "small" in inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stillhouse.core.context import Context
-from stillhouse.corpus.thresholds import Thresholds
+from stillhouse.corpus.settings import Thresholds
 from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
 REPORT = "report.html"
@@ -13,9 +13,8 @@ def run(config: Thresholds, inputs: Paths, outputs: Paths, context: Context) -> 
     """The fact `passed` is false if a check fails; the report is written in any case."""
     from stillhouse.core.artifacts import write_json
     from stillhouse.corpus.checks import WORDS_READ, queries_of_origins, run_checks
-    from stillhouse.corpus.expectations import run_suites
     from stillhouse.corpus.store import Corpus
-    from stillhouse.corpus.validation_report import all_checks, checks_json, render_report
+    from stillhouse.corpus.validation import all_checks, checks_json, render_report, run_suites
 
     corpus = Corpus.open(inputs["corpus"])
     truncation = None

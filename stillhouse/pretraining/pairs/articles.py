@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.linked_articles import offsets_of
+from stillhouse.corpus.articles import offsets_of
 from stillhouse.pretraining.pairs.structure import PassageStructure
 from stillhouse.pretraining.tokens import TokenCache
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.pretraining.tokens import ADDED, SpecialTokens
 
 

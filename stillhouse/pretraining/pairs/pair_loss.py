@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stillhouse.models.acceleration.on_device import on_device
+from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.unpadded import leaves_padding_out
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.pairs.batch import PairBatch

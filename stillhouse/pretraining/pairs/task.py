@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.linked_articles import Articles
+from stillhouse.corpus.articles import Articles
 from stillhouse.pretraining.pairs.articles import Sentences, ordinary_sentences, require_structure
 from stillhouse.pretraining.pairs.batch import PairBatch, assemble
 from stillhouse.pretraining.pairs.settings import TASK_NAMES, PairConfig

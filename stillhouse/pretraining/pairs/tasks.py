@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.corpus.linked_articles import Articles
+from stillhouse.corpus.articles import Articles
 
 
 @dataclass(frozen=True)

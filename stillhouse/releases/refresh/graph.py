@@ -6,13 +6,11 @@ a whole run does not have take the settings of the use that they replace. Like a
 BM25 is fused with the winner again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
-from stillhouse.corpus.text_lengths import whole_words
+from stillhouse.corpus.words import whole_words
 from stillhouse.pipeline.graph import CORPUS, GATE, LEXICAL, Use
 from stillhouse.pipeline.uses import Stage, needed, used
 from stillhouse.releases.refresh.plan import Level
@@ -75,7 +73,7 @@ class Levels:
     released: Collection[str]
 
     @classmethod
-    def of(cls, whole: Collection[Use]) -> Levels:
+    def of(cls, whole: Collection[Use]) -> Self:
         """The levels for a release of the recipe's whole run."""
         return cls(whole, tuple(released_of(whole)))
 

@@ -4,8 +4,6 @@ Between plan and promotion, one task runs the steps of the chosen level. Each ta
 removed when it ends, and gets what it needs as artifacts.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,18 +16,17 @@ import yaml
 
 from stillhouse.core.artifacts import write_whole, write_whole_json
 from stillhouse.core.errors import InputError
-from stillhouse.core.markdown import as_text
+from stillhouse.core.pages import as_text
+from stillhouse.core.remote.git import Git, GitFailed
 from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.recipes import copied, load_recipe
-from stillhouse.releases.git import Git, GitFailed
 from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Levels
-from stillhouse.releases.refresh.parameters import SOURCE, Parameters
-from stillhouse.releases.refresh.plan import Level, Plan
-from stillhouse.releases.refresh.run import Decision, decide, release
+from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, Plan
+from stillhouse.releases.refresh.run import champion_of, decide, release
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
-from stillhouse.releases.tags import Release, branch_of, changed_files, last_release, read_history, refuse_changed
+from stillhouse.releases.tags import branch_of, changed_files, last_release, read_history, refuse_changed
 
 RECORD, PAGE = "refresh.json", "refresh.md"
 """How far a refresh went, for programs and for people; the plan and the promotion both write these files."""
@@ -57,7 +54,8 @@ def look(parameters: Parameters) -> str:
     from stillhouse.core.remote.dvc_source import look_up
 
     with TemporaryDirectory() as place:
-        champion = _champion(open_clone(parameters.releases, parameters.branch, Path(place) / "releases"), parameters)
+        git = open_clone(parameters.releases, parameters.branch, Path(place) / "releases")
+        champion = champion_of(git, parameters.releases)
     if parameters.repo:
         look_up(parameters.repo, parameters.revision, parameters.source)
     return champion.name
@@ -71,9 +69,9 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Pa
     """
     with TemporaryDirectory() as place:
         git = _clone(parameters, recipe, Path(place))
-        champion = _champion(git, parameters)
+        champion = champion_of(git, parameters.releases)
         bring_champion(git, champion, ("corpus",))
-        decision = _decide(git, champion, corpus, parameters)
+        decision = decide(git, champion, corpus, parameters.thresholds, parameters.rules)
         level = decision.plan.level
         if decision.refused and not parameters.again:
             return Planned(Level.NOTHING, champion.name, decision.refused, refused=True)
@@ -112,7 +110,7 @@ def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made:
         root = git.folder / ARTIFACTS
         for source, folder in made.items():
             shutil.copytree(folder, root / source)
-        decision = _decide(git, champion, root / "ingest" / "corpus", parameters)
+        decision = decide(git, champion, root / "ingest" / "corpus", parameters.thresholds, parameters.rules)
         decision = replace(decision, plan=Plan(planned.level, planned.reason))
         branch, base = _branch(git, parameters), _made_from(git, recipe)
         return release(git, decision, champion, parameters.rules, branch, base)
@@ -170,26 +168,3 @@ def _settings(text: str) -> dict[str, dict[str, Any]]:
 
 def _branch(git: Git, parameters: Parameters) -> str:
     return parameters.branch or branch_of(git)
-
-
-def _champion(git: Git, parameters: Parameters) -> Release:
-    champion = read_history(git).champion
-    if champion is None:
-        raise InputError(
-            f"nothing is released in {parameters.releases} yet; `stillhouse release promote` makes the first release"
-        )
-    return champion
-
-
-def _decide(git: Git, champion: Release, corpus: Path, parameters: Parameters) -> Decision:
-    from stillhouse.corpus.store import Corpus
-
-    return decide(
-        git,
-        champion,
-        Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"),
-        Corpus.open(corpus),
-        thresholds=parameters.thresholds,
-        rules=parameters.rules,
-        recipe=load_recipe(git.folder / PARAMS),
-    )

@@ -1,35 +1,38 @@
-"""One refresh, from the current corpus to a release, a refusal, or nothing to do."""
+"""One refresh, from the current corpus to a release, a refusal, or nothing to do; and the promotion of a whole run.
 
-from __future__ import annotations
+A whole run is what `dvc repro` made in a workspace. It is compared with the champion on the same corpus.
+"""
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.core.artifacts import digest_json, read_manifest
+from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import refuse_secret
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, graph_of
+from stillhouse.core.remote.git import Git
+from stillhouse.corpus.difference import Difference, difference, fingerprint
+from stillhouse.corpus.store import Corpus
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use, graph_of
 from stillhouse.pipeline.in_process import run_uses
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.releases.git import Git
+from stillhouse.pipeline.uses import needed
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
-from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, runs_of, with_words
+from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, released_of, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, plan
 from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
 
-if TYPE_CHECKING:
-    from stillhouse.corpus.difference import Difference
-    from stillhouse.corpus.store import Corpus
-
 VERDICT = Path("compare_release") / "verdict"
+COMPARED = "champion_run"
 
 
 @dataclass(frozen=True)
@@ -78,17 +81,9 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
 
 
 def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
-    from stillhouse.core.config import build
-    from stillhouse.corpus.store import Corpus
-
     rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
     git = open_clone(request.repo, request.branch, request.folder)
-    champion = read_history(git).champion
-    if champion is None:
-        raise InputError(
-            f"nothing is released in {request.repo} yet, so there is nothing to refresh; run the whole pipeline "
-            "(`dvc repro`), then `stillhouse release promote`"
-        )
+    champion = champion_of(git, request.repo)
     root = request.folder / ARTIFACTS
     write_settings(request.folder, {"ingest": request.source})
     recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
@@ -97,14 +92,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     bring_champion(git, champion)
     run_uses(before(graph_of(recipe)), settings, root, log)
 
-    decision = decide(
-        git,
-        champion,
-        *(Corpus.open(root / place) for place in (f"{CHAMPION}/corpus", "ingest/corpus")),
-        thresholds=request.thresholds,
-        rules=rules,
-        recipe=load_recipe(request.folder / PARAMS),
-    )
+    decision = decide(git, champion, root / "ingest" / "corpus", request.thresholds, rules)
     planned = decision.plan
     log(f"[refresh] {planned.level}: {planned.reason}")
     if decision.refused and not request.again:
@@ -118,6 +106,17 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     return Refreshed(planned, release(git, decision, champion, rules, branch))
 
 
+def champion_of(git: Git, repo: str) -> Release:
+    """The release in use. Raises `InputError` if there is none."""
+    champion = read_history(git).champion
+    if champion is None:
+        raise InputError(
+            f"nothing is released in {repo} yet, so there is nothing to refresh; run the whole pipeline (`dvc repro`), "
+            "then `stillhouse release promote`"
+        )
+    return champion
+
+
 @dataclass(frozen=True)
 class Decision:
     """How far a refresh goes. `refused` says why its challenger was refused before, and `key` names that note."""
@@ -129,19 +128,13 @@ class Decision:
 
 
 @doing("comparing the corpora")
-def decide(
-    git: Git,
-    champion: Release,
-    old: Corpus,
-    new: Corpus,
-    *,
-    thresholds: Thresholds,
-    rules: Any,
-    recipe: Mapping[str, Any],
-) -> Decision:
-    """Compares a corpus with the champion's. Raises `InputError` if the champion lacks what the level starts from."""
-    from stillhouse.corpus.difference import difference, fingerprint
+def decide(git: Git, champion: Release, corpus: Path, thresholds: Thresholds, rules: Any) -> Decision:
+    """Compares a corpus with the champion's, which is in the clone.
 
+    Raises `InputError` if the champion lacks what the level starts from.
+    """
+    recipe = load_recipe(git.folder / PARAMS)
+    old, new = Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"), Corpus.open(corpus)
     changed = difference(old, new)
     planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
     if planned.level == Level.PRETRAIN and "encoder" not in champion.paths:
@@ -159,14 +152,21 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
 
     `base` is the commit that params.yaml and dvc.yaml were made from; "" = the clone's HEAD.
     """
-    folder, level = git.folder, decision.plan.level
-    recipe = load_recipe(folder / PARAMS)
-    whole = graph_of(recipe)
+    folder, planned = git.folder, decision.plan
+    whole = graph_of(load_recipe(folder / PARAMS))
     levels = Levels(whole, champion.paths)
-    write_stages(folder, (*before(whole), *levels.uses_of(level)), champion)
+    write_stages(folder, (*before(whole), *levels.uses_of(planned.level)), champion)
+    candidate = Candidate(
+        folder,
+        {name: (ARTIFACTS / place).as_posix() for name, place in levels.released_by(planned.level).items()},
+        BUMPS[planned.level],
+        f"{planned.level} on {champion.name}: {planned.reason}",
+        {"level": str(planned.level), "difference": decision.changed.plain()},
+        base,
+    )
     outcome = promote(
-        replace(_candidate(folder, decision.plan, champion, levels, decision.changed.plain()), base=base),
-        lambda against: _compare(folder / ARTIFACTS, level, rules, champion, against),
+        candidate,
+        lambda against: _compare(folder / ARTIFACTS, planned.level, rules, champion, against),
         branch,
         recorded=False,
     )
@@ -177,20 +177,8 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     return outcome
 
 
-def _candidate(folder: Path, planned: Plan, champion: Release, levels: Levels, changed: dict[str, Any]) -> Candidate:
-    places = levels.released_by(planned.level)
-    return Candidate(
-        folder=folder,
-        paths={name: (ARTIFACTS / place).as_posix() for name, place in places.items()},
-        bump=BUMPS[planned.level],
-        summary=f"{planned.level} on {champion.name}: {planned.reason}",
-        facts={"level": str(planned.level), "difference": changed},
-    )
-
-
 def _compare(root: Path, level: Level, config: Any, champion: Release, against: Release) -> dict[str, Any]:
-    """Runs the step `compare-release` on both runs. The champion must still be the one beside which the challenger was
-    made."""
+    """Compares both runs. The champion must still be the one beside which the challenger was made."""
     if against.tag != champion.tag:
         raise Overtaken(
             f"{against.name} became champion while this refresh ran on {champion.name}; repeat it to start from there"
@@ -199,5 +187,69 @@ def _compare(root: Path, level: Level, config: Any, champion: Release, against: 
     inputs |= {system: root / place for system, place in runs_of(level).items()}
     if level == Level.INDEX and "index" in champion.paths:
         inputs |= {f"{CHAMPION}_index": root / CHAMPION / "index", "challenger_index": root / "challenger_index/index"}
+    return verdict(root, config, inputs)
+
+
+def verdict(root: Path, config: Any, inputs: Mapping[str, Path]) -> dict[str, Any]:
+    """Runs the step `compare-release` and returns what it found."""
     execute(find_step("compare-release"), config, inputs, {"verdict": root / VERDICT})
     return dict(read_manifest(root / VERDICT).facts)
+
+
+def promote_whole_run(
+    folder: Path,
+    *,
+    branch: str = "",
+    bump: str = "major",
+    rules: Mapping[str, Any] | None = None,
+    log: Callable[[str], None] = lambda line: None,
+) -> Outcome:
+    """Releases what a workspace's run chose as best, or else distilled, unless it is worse than the champion on test.
+
+    For the comparison, the champion's retriever is fetched and indexes the workspace's corpus.
+    """
+    config: Any = build(find_step("compare-release").config, rules or {}, "compare-release")
+    root = folder / ARTIFACTS
+    recipe = load_recipe(folder / PARAMS)
+    whole = graph_of(recipe, str(folder / PARAMS))
+    places = released_of(whole)
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in places.items()}
+    for path in paths.values():
+        if not (folder / path / "manifest.json").is_file():
+            raise InputError(f"{folder / path} does not exist; run the pipeline (`dvc repro`), then promote")
+
+    settings = configs(moved(recipe, folder, Path()), str(folder / PARAMS))
+
+    def compare(champion: Release) -> dict[str, Any]:
+        git = Git.of(folder)
+        bring_champion(git, champion)
+        uses = needed(Levels(whole, champion.paths).uses_of(Level.FINE_TUNE), [COMPARED])
+        run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+        inputs = {
+            "corpus": root / places["corpus"],
+            "champion": root / COMPARED / "run",
+            "challenger": root / places["run"],
+        }
+        return verdict(root, config, inputs)
+
+    passages = read_manifest(root / places["corpus"], verify=False).facts.get("passages", "?")
+    summary = f"a whole run on {passages} passages"
+    facts = {"level": "whole_run", "figures": released_figures(whole, places["run"], root)}
+    return promote(Candidate(folder, paths, bump, summary, facts), compare, branch)
+
+
+def released_figures(whole: Collection[Use], run: str, root: Path) -> dict[str, Any]:
+    """The evaluation's figures of the released system: each measure's mean and 95 % interval on test.
+
+    `run` is the `use/output` of that system's run. Empty if the recipe does not evaluate it.
+    """
+    evaluated = next((use.inputs for use in whole if use.name == "evaluate"), {})
+    system = next((port.removeprefix("run/") for port, place in evaluated.items() if place == run), "")
+    folder = root / "evaluate" / "evaluation"
+    if not system or not (folder / "metrics.json").is_file():
+        return {}
+    means, bounds = (
+        json.loads((folder / name).read_text(encoding="utf-8")) for name in ("metrics.json", "intervals.json")
+    )
+    of_system = {name: [mean, bounds.get(system, {}).get(name)] for name, mean in means.get(system, {}).items()}
+    return {"measures": of_system, "labels": read_manifest(folder, verify=False).facts.get("labels", "")}

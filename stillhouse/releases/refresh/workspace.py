@@ -1,7 +1,5 @@
 """The workspace of a refresh: a clone of the release repository, with the champion's artifacts in it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,12 +11,11 @@ from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact, refuse_secret
-from stillhouse.core.remote.git_clone import clone
+from stillhouse.core.remote.git import REMOTE, Git, GitFailed, clone
 from stillhouse.pipeline.dvc_file import HEADER, Indented
 from stillhouse.pipeline.graph import ARTIFACTS, Use
 from stillhouse.pipeline.step_command import command_of
 from stillhouse.releases.data import fetch_release
-from stillhouse.releases.git import REMOTE, Git, GitFailed
 from stillhouse.releases.refresh.graph import CHAMPION
 from stillhouse.releases.tags import Release, branch_of
 

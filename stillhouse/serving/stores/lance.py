@@ -3,11 +3,9 @@
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +25,6 @@ LOOKED_AT = 10
 """How many times the wanted passages an approximate search compares exactly."""
 
 
-def open_store(place: str, name: str) -> Lance:
-    return Lance(place, name)
-
-
 class Lance:
     """A database."""
 
@@ -40,10 +34,8 @@ class Lance:
             self._database: Any = lancedb.connect(place)
             self._database.create_table(self._notes, schema=NOTES, exist_ok=True)
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        with store_errors(self.address, (OSError, RuntimeError, ValueError), SECRETS):
-            yield
+    def _errors(self) -> AbstractContextManager[None]:
+        return store_errors(self.address, (OSError, RuntimeError, ValueError), SECRETS)
 
     def _table(self, table: str) -> Any:
         return self._database.open_table(table)

@@ -3,8 +3,6 @@
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,10 +30,6 @@ CREATE_NOTES = "CREATE TABLE IF NOT EXISTS {notes} (kind text, key text, value j
 SECONDS = 5.0
 """How long to wait for a lock; a killed process loses its own within a second."""
 Result = TypeVar("Result")
-
-
-def open_store(address: str, name: str) -> Postgres:
-    return Postgres(address, name)
 
 
 class Postgres:

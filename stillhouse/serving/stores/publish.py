@@ -1,19 +1,21 @@
 """Publishes a release to a store: writes a new table, checks it, and then puts it into use at once for everyone.
 
-Until then the old release answers, whatever happens. A repeated publish goes on where the last one was interrupted.
+Until then the old release answers, whatever happens. A repeated publish goes on where the last one was interrupted. For
+OpenSearch and Elasticsearch it writes a file in their bulk format: a line with the index and id, then the passage.
 
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
+from stillhouse.core.own_files import own_file
 from stillhouse.releases.tags import identity_of
 from stillhouse.serving.release import NAME_LENGTH, Ranked, Release
 from stillhouse.serving.source import PARTS
@@ -31,6 +33,7 @@ LEAST_OVERLAP = 0.8
 SAME_SCORE = 1e-3
 """Scores that differ by less may be the same, computed in another order."""
 Say = Callable[[str], None]
+SCHEME = "opensearch:"
 
 
 def table_of(release: Release, name: str) -> str:
@@ -148,3 +151,24 @@ def _check_canaries(release: Release, store: Store, table: str) -> None:
             f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates of "
             "the store's index, and run the command again"
         )
+
+
+def write_bulk(release: Release, address: str) -> str:
+    """Writes and checks the file of an address `opensearch:FILE#NAME`, all or nothing; returns the index's name."""
+    path, _, name = address.removeprefix(SCHEME).partition("#")
+    index = table_of(release, name or "stillhouse")
+    digest = held = held_digest = 0
+    with own_file(Path(path)) as place:
+        with place.open("w", encoding="utf-8") as file:
+            for _, rows, vectors_BD in batches(release):
+                digest += digest_of(rows, vectors_BD)
+                for row, vector_D in zip(rows, vectors_BD):
+                    action = {"index": {"_index": index, "_id": row["passage_id"]}}
+                    file.write(f"{json.dumps(action)}\n{json.dumps(row | {'vector': vector_D.tolist()})}\n")
+        with place.open(encoding="utf-8") as lines:
+            for _, line in zip(lines, lines):  # two lines each
+                row = json.loads(line)
+                held += 1
+                held_digest += digest_of([row], np.array([row["vector"]], dtype=np.float32))
+        refuse_other(path, len(release.passages), digest, held, held_digest)
+    return index

@@ -4,12 +4,10 @@ for one process and small collections.
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,10 +24,6 @@ AT_ONCE = 256
 SECONDS = 60
 
 
-def open_store(place: str, name: str) -> Qdrant:
-    return Qdrant(place, name)
-
-
 class Qdrant:
     """A server, or a folder."""
 
@@ -43,11 +37,9 @@ class Qdrant:
                 self._client = QdrantClient(path=place)
         self._create(self._notes, {})
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self) -> AbstractContextManager[None]:
         # The client has no error class of its own: it raises those of HTTP libraries, RuntimeError and ValueError.
-        with store_errors(self.address, (Exception,), SECRETS):
-            yield
+        return store_errors(self.address, (Exception,), SECRETS)
 
     def _create(self, collection: str, vectors: Any) -> None:
         with self._errors():

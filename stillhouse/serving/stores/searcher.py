@@ -6,13 +6,11 @@ another table applies the notes that it lacks, so that no document is lost.
 Shape suffixes: B documents of a batch, D width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +20,7 @@ from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import passage_text
 from stillhouse.models.query_encoder import TextEncoder, open_passage_encoder, open_query_encoder
-from stillhouse.search.dense import refuse_not_finite
-from stillhouse.search.searcher import Hit
+from stillhouse.search.searcher import Hit, refuse_not_finite
 from stillhouse.search.vector_index import cut
 from stillhouse.serving.stores.store import TEXTS, Row, Store, open_store
 
@@ -50,7 +47,7 @@ class StoreSearcher:
         self.follow()
 
     @classmethod
-    def open(cls, retriever: str | PathLike[str], address: str) -> StoreSearcher:
+    def open(cls, retriever: str | PathLike[str], address: str) -> Self:
         """Opens a retriever's folder and the store that its release was published to."""
         context.hush_libraries()
         folder, how = Path(retriever), context.Context(context.work_root(), context.device(), quiet=True)

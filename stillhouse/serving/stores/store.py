@@ -6,8 +6,6 @@ A store holds a table per release, `NAME_<digest>`, and beside the tables *notes
 Shape suffixes: B rows of a batch, D width.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -28,11 +26,11 @@ TEXTS = ("passage_id", "title", "text", "article_id", "section")
 LARGEST = 1 << 128
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 STORES = {
-    "postgresql": ("stillhouse.serving.stores.pgvector", "pgvector"),
-    "qdrant": ("stillhouse.serving.stores.qdrant", "qdrant"),
-    "lancedb": ("stillhouse.serving.stores.lance", "lancedb"),
+    "postgresql": ("pgvector", "Postgres", "pgvector"),
+    "qdrant": ("qdrant", "Qdrant", "qdrant"),
+    "lancedb": ("lance", "Lance", "lancedb"),
 }
-"""The scheme of each store's address: its module, and the extra that it needs."""
+"""The scheme of each store's address: its module here with its class, and the extra that it needs."""
 REMEDIES = (
     (r"extension .vector", "install pgvector on the server, such as Debian's package postgresql-16-pgvector"),
     (
@@ -114,13 +112,13 @@ def open_store(address: str) -> Store:
         )
     if not NAME.fullmatch(name):
         raise InputError(f"the name #{name} may only have small letters, digits and _, at most 40; choose another")
-    module, extra = STORES[scheme]
+    module, kind, extra = STORES[scheme]
     try:
-        store = import_module(module)
+        store = import_module(f"stillhouse.serving.stores.{module}")
     except ModuleNotFoundError as error:
         raise InputError(f"{scheme} needs {error.name}: pip install 'stillhouse[{extra}]'") from None
     refuse_secret(place, "the address of the store", f"give it in {store.SECRETS}")
-    return cast(Store, store.open_store(place if scheme == "postgresql" else rest, name))
+    return cast(Store, getattr(store, kind)(place if scheme == "postgresql" else rest, name))
 
 
 @contextmanager

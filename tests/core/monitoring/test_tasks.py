@@ -23,8 +23,7 @@ from stillhouse.pipeline.graph import USES
 from stillhouse.pipeline.steps.spec import Report
 from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
-from stillhouse.releases.refresh.parameters import Parameters
-from stillhouse.releases.refresh.plan import Level, Plan
+from stillhouse.releases.refresh.plan import Level, Parameters, Plan
 from stillhouse.releases.refresh.run import Refreshed
 from stillhouse.releases.tags import Overtaken
 
@@ -152,7 +151,7 @@ def test_commands_that_release_push_the_outcome(
     in_use: bool, gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = Outcome(RELEASED if in_use else REFUSED, None, "so it is", in_use)
-    monkeypatch.setattr("stillhouse.releases.refresh.whole_run.promote_whole_run", lambda *given, **named: outcome)
+    monkeypatch.setattr("stillhouse.releases.refresh.run.promote_whole_run", lambda *given, **named: outcome)
     refreshed = Refreshed(Plan(Level.INDEX, "one article"), outcome)
     monkeypatch.setattr("stillhouse.releases.refresh.run.refresh", lambda *given: refreshed)
     cli.main(["release", "promote", "--folder", str(tmp_path)])

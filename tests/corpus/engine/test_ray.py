@@ -106,7 +106,7 @@ def passages(folder: Path, *more: str) -> Path:
 
 def kill_once(mark: Path, function: Callable[[Any], Any], item: Any) -> Any:
     """On the first call, write half of a part and kill this process; after that, call `function`."""
-    from stillhouse.corpus.part_folder import part_folder
+    from stillhouse.corpus.cleaning_parts import part_folder
 
     if not mark.exists():
         mark.touch()
@@ -125,11 +125,12 @@ def test_a_killed_process_costs_only_its_part(tmp_path: Path) -> None:
 
     from test_ray import kill_once  # Ray's processes import it by this name
 
-    from stillhouse.corpus.ingestion import Choices, ingest_source
+    from stillhouse.corpus.ingestion import ingest_source
+    from stillhouse.corpus.settings import IngestSettings
     from stillhouse.corpus.sources.detect import open_source
 
     source = passages(tmp_path / "source")
-    choices = Choices(max_queries={}, seed=0, queries="source")
+    choices = IngestSettings(queries="source", dev_fraction=0)
     (tmp_path / "calm").mkdir()
     (tmp_path / "killed").mkdir()
     calm = ingest_source(open_source(str(source)), choices, tmp_path / "calm")

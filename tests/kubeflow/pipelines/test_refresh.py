@@ -22,8 +22,7 @@ from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.graph import Levels
 from stillhouse.releases.refresh.on_cluster import Planned, taken_from_champion, write_summary
-from stillhouse.releases.refresh.parameters import Parameters, carried_recipe, write_recipe
-from stillhouse.releases.refresh.plan import Level
+from stillhouse.releases.refresh.plan import Level, Parameters, carried_recipe, write_recipe
 
 LEVELS = Levels.of(USES)
 REPOSITORY = "https://git.example/search/releases.git"

@@ -22,7 +22,7 @@ from stillhouse.kubeflow.pipelines.workflow_size import (
     WorkflowSize,
 )
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
-from stillhouse.releases.refresh.parameters import carried_recipe, write_recipe
+from stillhouse.releases.refresh.plan import carried_recipe, write_recipe
 
 METADATA = 550
 """Bytes of our own metadata of each artifact when the sizes were measured."""

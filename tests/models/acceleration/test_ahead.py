@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stillhouse.models.acceleration.ahead import Ahead, Behind
+from stillhouse.models.acceleration.batches import Ahead, Behind
 from stillhouse.models.encoder import BiEncoder
 
 

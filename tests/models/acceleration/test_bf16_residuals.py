@@ -10,8 +10,8 @@ from test_unpadded import model_of, texts_of
 from torch import nn
 from transformers import PreTrainedModel
 
-from stillhouse.models.acceleration import bf16_residuals as made
-from stillhouse.models.acceleration.bf16_residuals import added_and_normalised, bf16_residuals
+from stillhouse.models.acceleration import replaced as made
+from stillhouse.models.acceleration.replaced import added_and_normalised, bf16_residuals
 
 CPU = torch.device("cpu")
 LIKE_BERT = ("bert", "camembert", "electra", "roberta", "xlm-roberta")

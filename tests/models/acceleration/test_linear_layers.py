@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stillhouse.models.acceleration.linear_layers import can_pack, fast_linear_layers
-from stillhouse.models.acceleration.precision import AMD
+from stillhouse.models.acceleration.device import AMD
+from stillhouse.models.acceleration.replaced import can_pack, fast_linear_layers
 
 CPU = torch.device("cpu")
 computes = pytest.mark.skipif(not can_pack(torch.float32, CPU), reason="oneDNN does not compute fp32 here")

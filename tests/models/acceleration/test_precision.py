@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stillhouse.models.acceleration.precision import AMD, computed_in, has_bf16, own_vendor
+from stillhouse.models.acceleration.device import AMD, computed_in, has_bf16, own_vendor
 
 CPU = torch.device("cpu")
 INTEL = "GenuineIntel"
@@ -28,7 +28,7 @@ def test_bf16_is_used_on_processors_where_it_is_faster(
     vendor: str, capabilities: dict[str, bool], fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    monkeypatch.setattr("stillhouse.models.acceleration.precision.own_vendor", lambda: vendor)
+    monkeypatch.setattr("stillhouse.models.acceleration.device.own_vendor", lambda: vendor)
     assert has_bf16(CPU) is has_bf16(CPU, vendor or "unknown") is fast
     assert computed_in("auto", CPU) is (torch.bfloat16 if fast else torch.float32)
     assert computed_in("bf16", CPU) is torch.bfloat16 and computed_in("fp32", CPU) is torch.float32

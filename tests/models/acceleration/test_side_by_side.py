@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from stillhouse.core.context import Context
-from stillhouse.models.acceleration.side_by_side import side_by_side, threads_of
+from stillhouse.models.acceleration.batches import side_by_side, threads_of
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.settings import InferenceConfig
 

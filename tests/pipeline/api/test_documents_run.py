@@ -11,7 +11,7 @@ from beir_source import write_beir
 
 from stillhouse.cli import main
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.corpus.store import Corpus
 
 

@@ -14,7 +14,7 @@ from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.config import build
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.models.acceleration import precision
+from stillhouse.models.acceleration import device
 from stillhouse.pipeline.steps.execute import computed_on, execute, refuse_outputs, work_name
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
@@ -106,7 +106,7 @@ def test_unfinished_work_is_not_resumed_if_results_would_differ(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise two devices or two sets of libraries could compute parts of one result."""
-    monkeypatch.setattr(precision, "has_bf16", lambda device: False)
+    monkeypatch.setattr(device, "has_bf16", lambda device: False)
     before = work_of(tmp_path)
     assert before == work_of(tmp_path)
     if what == "a library":
@@ -118,7 +118,7 @@ def test_unfinished_work_is_not_resumed_if_results_would_differ(
     elif what == "the device":
         monkeypatch.setattr(Context, "torch_device", lambda context: torch.device("cuda", 0))
     else:
-        monkeypatch.setattr(precision, "has_bf16", lambda device: True)
+        monkeypatch.setattr(device, "has_bf16", lambda device: True)
         assert work_of(tmp_path, Precision("bf16")) != work_of(tmp_path, Precision("fp32"))
     assert work_of(tmp_path) != before
 
@@ -126,7 +126,7 @@ def test_unfinished_work_is_not_resumed_if_results_would_differ(
 @pytest.mark.parametrize("name", ["ingest", "tokenize", "count", "bm25", "evaluate"])
 def test_a_step_without_a_model_does_not_load_torch_for_its_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "stillhouse.models.acceleration.precision")
+    monkeypatch.delitem(sys.modules, "stillhouse.models.acceleration.device")
     step = find_step(name)
     config = build(step.config, {}, name)
     assert work_name(step, config, {}, computed_on(config)).startswith(f"{name}-")

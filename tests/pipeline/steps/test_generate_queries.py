@@ -21,7 +21,7 @@ from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus import chat_api
-from stillhouse.corpus.question_filters import ALIKE, UNCLEAR
+from stillhouse.corpus.query_generation import ALIKE, UNCLEAR
 from stillhouse.corpus.store import Corpus, passage_texts
 
 RunStep = Callable[..., dict[str, Path]]

@@ -9,9 +9,10 @@ import pytest
 from beir_source import write_beir
 
 from stillhouse.core.artifacts import read_manifest
+from stillhouse.corpus.settings import IngestSettings as Config
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.steps.execute import execute
-from stillhouse.pipeline.steps.ingest import STEP, Config
+from stillhouse.pipeline.steps.ingest import STEP
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import stillhouse
-from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
 

@@ -15,7 +15,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.models.small_query_tower import ridge
+from stillhouse.models.new_towers import ridge
 from stillhouse.search.searcher import Searcher
 from stillhouse.serving.release import Ranked, Release
 

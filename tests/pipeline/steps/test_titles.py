@@ -23,7 +23,7 @@ def ingested(folder: Path, titles: str) -> Path:
         {"_id": "c", "text": "tree"},
     ]
     source = write_beir(folder / "source", rows, {"q": "red", "r": "fish"}, test=[("q", "a"), ("r", "b")])
-    config = ingest.Config(source=str(source), titles=titles, queries="source")
+    config = ingest.STEP.config(source=str(source), titles=titles, queries="source")
     execute(ingest.STEP, config, {}, {"corpus": folder / "corpus"})
     return folder / "corpus"
 

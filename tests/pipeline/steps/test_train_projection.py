@@ -18,7 +18,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder, encode
-from stillhouse.models.linear_map import multiply_vectors
+from stillhouse.models.new_towers import multiply_vectors
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.training.fixed_passages import FixedPassages

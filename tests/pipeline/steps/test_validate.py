@@ -32,7 +32,7 @@ def corpus(tmp_path: Path) -> Path:
     texts = [f"text {i}" for i in range(8)] + [LONG, "text 0", ""]
     asked = [f"ask {i}" for i in range(6)]
     source = write_beir(tmp_path / "source", texts, asked, train=range(4), test=range(4, 6))
-    config = ingest.Config(source=str(source), dev_fraction=0.0)
+    config = ingest.STEP.config(source=str(source), dev_fraction=0.0)
     execute(ingest.STEP, config, {}, {"corpus": tmp_path / "corpus"})
     return tmp_path / "corpus"
 
@@ -163,8 +163,7 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
         },
     )
     from stillhouse.corpus.checks import run_checks
-    from stillhouse.corpus.expectations import run_suites
-    from stillhouse.corpus.validation_report import render_report
+    from stillhouse.corpus.validation import render_report, run_suites
 
     opened = Corpus.open(tmp_path)
     found = {check.name: check.value for check in run_checks(opened, validate.Thresholds()) if not check.passed}

@@ -27,7 +27,7 @@ def write_source(folder: Path, passages: int) -> Path:
 
 
 def run(source: Path, output: Path) -> None:
-    execute(ingest.STEP, ingest.Config(source=str(source)), {}, {"corpus": output})
+    execute(ingest.STEP, ingest.STEP.config(source=str(source)), {}, {"corpus": output})
 
 
 def state(folder: Path) -> dict[str, bytes] | None:

@@ -16,7 +16,7 @@ from repositories import call, commit, dvc, make_repository
 
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
-from stillhouse.corpus.sources.built_in import sample_folder
+from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline.dvc_file import HEADER, PLAN_STAGE, stage
 from stillhouse.pipeline.graph import ARTIFACTS, GRAPH, STAGES, graph_of, known_uses, needed
 from stillhouse.pipeline.in_process import run_uses

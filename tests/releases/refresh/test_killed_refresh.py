@@ -17,8 +17,8 @@ from repositories import call, run_context
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "survival"))
 from kills import land_kills
 
+from stillhouse.core.remote.git import Git
 from stillhouse.releases.data import fetch_release
-from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, read_history
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from repositories import call, dvc
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import ValidationFailed
+from stillhouse.core.remote.git import Git
 from stillhouse.releases import data
-from stillhouse.releases.git import Git
 from stillhouse.releases.refresh.plan import Level, Thresholds
 from stillhouse.releases.refresh.run import Refreshed, Request, refresh
 from stillhouse.releases.tags import read_history

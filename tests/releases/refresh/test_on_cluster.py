@@ -18,16 +18,15 @@ from repositories import ACCEPTED, PATHS, call, candidate, commit_data, make_rep
 
 from stillhouse.core.artifacts import whole_folder, write_manifest, write_whole_json
 from stillhouse.core.errors import InputError
+from stillhouse.core.remote.git import Git
 from stillhouse.kubeflow.pods.refresh import ASKED, RELEASED, run_check, run_plan
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import RECIPE
 from stillhouse.kubeflow.pods.stage import write_recipe as write_for_tasks
-from stillhouse.releases.git import Git
 from stillhouse.releases.promotion import Outcome, promote
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.on_cluster import Planned, write_summary
-from stillhouse.releases.refresh.parameters import Parameters, write_recipe
-from stillhouse.releases.refresh.plan import Level, Plan
+from stillhouse.releases.refresh.plan import Level, Parameters, Plan, write_recipe
 from stillhouse.releases.refresh.run import Decision
 
 
@@ -166,7 +165,7 @@ def test_a_promotion_overwrites_nothing_that_people_pushed(
         return promote(made, lambda against: ACCEPTED, branch, recorded=False)
 
     monkeypatch.setattr(on_cluster, "release", release)
-    monkeypatch.setattr(on_cluster, "_decide", lambda *given: Decision(Plan(Level.INDEX, ""), ANY, "", ""))
+    monkeypatch.setattr(on_cluster, "decide", lambda *given: Decision(Plan(Level.INDEX, ""), ANY, "", ""))
     parameters = Parameters(**asked(place, releases=str(edited)))
     planned = Planned(Level.INDEX, "v1.0.0", "one text is new")
     before = call(edited, "git", "show", "main:params.yaml")

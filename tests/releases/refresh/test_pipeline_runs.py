@@ -18,13 +18,13 @@ from release_repositories import ARTICLES, LIGHT, Source, first_release, weights
 
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.remote.git import Git
 from stillhouse.kubeflow.pipelines.catalog import RESULTS
 from stillhouse.kubeflow.pipelines.local import find_result, run_pipeline
 from stillhouse.kubeflow.pipelines.refresh import build_refresh
 from stillhouse.kubeflow.pods.refresh import run_release
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.releases.data import fetch_release
-from stillhouse.releases.git import Git
 from stillhouse.releases.tags import Release, read_history
 
 LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}

@@ -14,7 +14,7 @@ from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.steps.spec import named
 from stillhouse.releases.refresh.graph import Levels, before, runs_of
 from stillhouse.releases.refresh.plan import BUMPS, Level, Thresholds, plan
-from stillhouse.releases.refresh.whole_run import promote_whole_run
+from stillhouse.releases.refresh.run import promote_whole_run
 
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
 PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")

@@ -139,7 +139,7 @@ def report_schedule(
     settings = monitoring_settings()
     if not settings.gateway:
         return False
-    from stillhouse.core.monitoring.gateway import push
+    from stillhouse.core.monitoring.exporter import push
     from stillhouse.core.monitoring.table import SCHEDULES
 
     now = time.time()

@@ -1,6 +1,7 @@
-"""Settings of the step `ingest`: the source, how it is read and divided, and where queries come from."""
+"""Settings of the steps `ingest` (the source, how it is read and divided, and where queries come from) and `validate`.
 
-from __future__ import annotations
+Nothing heavy is imported here: both steps read it to declare their flags.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ def _most(of: str, default: int | None = None) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class IngestSettings:
     """Settings of `ingest`."""
 
     source: str = setting("sample", "a folder or file, `sample` (built in), or `ir_datasets:<id>`", location=True)
@@ -152,6 +153,11 @@ class Config:
     )
     seed: int = setting(42, "seed of every random choice", minimum=0)
 
+    @property
+    def max_queries(self) -> dict[str, int | None]:
+        """At most how many queries of each split are kept."""
+        return {"train": self.max_train_queries, "dev": self.max_dev_queries, "test": self.max_test_queries}
+
     def __post_init__(self) -> None:
         refuse_secret(self.repo or "", "repo")
         if not self.source.strip() and not self.repo:
@@ -164,3 +170,29 @@ class Config:
             raise InputError("max_distractors is for `distractors`; leave it out, or set `distractors`")
         if self.split_tokens and 2 * self.split_overlap > self.split_tokens:
             raise InputError("split_overlap is more than half of split_tokens; lower it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Settings of `validate`: the thresholds."""
+
+    max_rejected_fraction: float = setting(
+        0.01, "the largest share of rejected rows, overall and of each kind (but links)", minimum=0, maximum=1
+    )
+    min_passages: int = setting(1, "at least this many passages", minimum=0)
+    min_train_queries: int = setting(0, "at least this many train queries", minimum=0)
+    min_dev_queries: int = setting(0, "at least this many dev queries", minimum=0)
+    min_test_queries: int = setting(0, "at least this many test queries", minimum=0)
+    max_passage_words: int | None = setting(
+        None,
+        "a passage of more words counts as truncated by the model; null = what the given encoder reads, else 110. 110 "
+        "English words are about 144 tokens. White space separates words, and a character of a script without spaces "
+        "(Chinese, Japanese, Thai) is one",
+        minimum=1,
+    )
+    max_truncated_fraction: float = setting(
+        1.0, "the largest share of truncated passages; 1 = only warn", minimum=0, maximum=1
+    )
+    max_duplicate_text_fraction: float = setting(
+        0.1, "the largest share of passages that repeat another's title and text", minimum=0, maximum=1
+    )

@@ -1,23 +1,23 @@
-"""Great Expectations suites for the tables of a corpus.
+"""The validation of a corpus by Great Expectations, and its page: one self-contained HTML file with every check.
 
 Great Expectations holds a whole frame and several copies in memory, so it checks at most `SAMPLED_ROWS` rows of a
 table, spread evenly over it; `corpus.checks` checks every row.
 """
-
-from __future__ import annotations
 
 import contextlib
 import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.checks import AT_MOST, Check
+from stillhouse.core.pages import page_template
+from stillhouse.corpus.checks import AT_MOST, Check, figure
 from stillhouse.corpus.schemas import SCHEMAS, SPLITS
 from stillhouse.corpus.store import Corpus
 
@@ -105,3 +105,39 @@ def _as_check(table: str, result: Any) -> Check:
         failed = 0 if result.success else 1
     name = f"{table}.{columns}.{config.type}"
     return Check(name, f"the number of rows of {table} that break {config.type} ({columns})", failed, AT_MOST, 0)
+
+
+@doing("writing the report")
+def render_report(
+    checks: Sequence[Check],
+    suites: Sequence[SuiteResult],
+    reasons: Mapping[str, int],
+    origins: Mapping[str, Mapping[str, int]],
+) -> str:
+    """The page as text. It loads nothing and contains no time or path.
+
+    `reasons` counts rejected rows, and `origins` comes from `checks.queries_of_origins`.
+    """
+    failed = [check for check in all_checks(checks, suites) if not check.passed]
+    return page_template(Path(__file__).with_suffix(".html")).render(
+        verdict="failed" if failed else "passed",
+        passed=not failed,
+        failed=failed,
+        checks=checks,
+        suites=suites,
+        reasons=reasons,
+        origins=origins,
+        splits=SPLITS,
+        figure=figure,
+    )
+
+
+def all_checks(checks: Sequence[Check], suites: Sequence[SuiteResult]) -> list[Check]:
+    """The checks on every row, then the checks of the suites."""
+    return [*checks, *(check for suite in suites for check in suite.checks)]
+
+
+def checks_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    """`checks.json`: name, value, rule, threshold and outcome of each check."""
+    names = ("name", "what", "value", "rule", "threshold", "passed")
+    return [{name: getattr(check, name) for name in names} for check in checks]

@@ -1,15 +1,16 @@
-"""The precision to compute in, the autocast context for it, and the CPU's vendor, because the fastest precision depends
-on it.
+"""The precision to compute in on a device, the autocast context for it, and copies of small arrays to it. The fastest
+precision depends on the CPU's vendor.
 """
-
-from __future__ import annotations
 
 import platform
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 AMD = "AuthenticAMD"
 _CPUS = Path("/proc/cpuinfo")
@@ -50,3 +51,15 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[Non
     """The autocast context for a setting `precision`."""
     enabled = computed_in(precision, device) == torch.bfloat16
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
+
+
+def on_device(values: NDArray[Any] | Tensor, device: torch.device) -> Tensor:
+    """A tensor on the device. On a CPU it shares the memory of `values`.
+
+    A copy from ordinary memory to a GPU waits until the GPU has done all earlier work, which then stands still until
+    Python has queued more. A copy from pinned memory is queued like any other work.
+    """
+    tensor = values if isinstance(values, Tensor) else torch.from_numpy(values)
+    if device.type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

@@ -1,10 +1,8 @@
-"""The git operations that releases need: read tags, make a commit beside the working tree, push all or nothing.
+"""The user's own git, with its keys, hosts and credential helpers: clone, read tags, commit, push all or nothing.
 
 A commit is made in a separate index and pushed by its hash. The caller's working tree, index and branches stay
 unchanged until it is pushed, and a push that is rejected or cut off leaves nothing to clean up.
 """
-
-from __future__ import annotations
 
 import os
 import subprocess
@@ -12,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact
@@ -43,13 +42,11 @@ class Git:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, folder: Path) -> Git:
+    def of(cls, folder: Path) -> Self:
         """The work tree of a folder. Raises `InputError`, with the remedy, without a work tree or a remote."""
         git = cls(folder)
         try:
             git("rev-parse", "--show-toplevel")
-        except FileNotFoundError:
-            raise InputError("releases need git, which is not installed here") from None
         except GitFailed as error:
             raise InputError(
                 f"{folder} is not in a git work tree ({error.first}); releases need one: run `git init "
@@ -62,9 +59,12 @@ class Git:
     def __call__(self, *words: str, given: str | None = None, more: Mapping[str, str] | None = None) -> str:
         """Returns the output of a git command. Raises `GitFailed` with what git printed."""
         environment = os.environ | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"} | dict(more or {})
-        settings = {"cwd": self.folder, "env": environment, "timeout": self.seconds}
+        settings: Any = {"cwd": self.folder, "env": environment, "timeout": self.seconds, "errors": "replace"}
         try:
-            done = subprocess.run(["git", *words], input=given, capture_output=True, text=True, **settings)  # type: ignore[call-overload]
+            done = subprocess.run(["git", *words], input=given, capture_output=True, **settings)
+        except (FileNotFoundError, NotADirectoryError):
+            why = "git is not installed here" if self.folder.is_dir() else f"{self.folder} is not a folder"
+            raise InputError(f"{why}, and repositories are read with git") from None
         except subprocess.TimeoutExpired:
             raise GitFailed(f"no answer in {self.seconds:g} s") from None
         if done.returncode != 0:
@@ -193,3 +193,18 @@ class GitFailed(Exception):
     @property
     def last(self) -> str:
         return str(self).splitlines()[-1]
+
+
+def clone(repo: str, target: Path, *flags: str) -> None:
+    """Clones `repo` to `target`. Raises `InputError` with what git and ssh say."""
+    try:
+        Git(Path())("clone", "--quiet", *flags, "--", repo, str(target))
+    except GitFailed as error:
+        # What ssh says comes before git's own message; its last line is the reason.
+        said, fatal, rest = str(error).partition("fatal:")
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        why = lines[-1] if lines else f"{fatal}{rest}".split("\n")[0]
+        raise InputError(
+            f"cannot read the repository {repo} ({why.rstrip('.')}). Is its address right, does the branch exist, and "
+            "can this machine read it (key, known host, token; in a pod, the secret that git_secret names)?"
+        ) from None

@@ -1,17 +1,21 @@
-"""Train queries that are added to a source from a separate folder, such as queries derived from clicks.
+"""Queries that are added to a source: questions of `generate-queries`, and train queries from a separate folder.
 
-They are used only for training. A query that repeats a dev or test query is left out, and so is one about an article
-that synthetic dev or test queries ask about, since metrics would otherwise be computed on training data.
+Generated questions are about the same passages, and are split like pair queries: train, dev and test share no article.
+If the source has labelled train queries, the questions are added to these, and no metric is computed on them.
+
+Train queries from a folder, such as those derived from clicks, are used only for training. A query that repeats a dev
+or test query is left out, and so is one about an article that synthetic dev or test queries ask about, since metrics
+would otherwise be computed on training data.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stillhouse.core.artifacts import digest_file, read_manifest
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.articles import lay_out
 from stillhouse.corpus.cleaning import (
     NO_WHOLE_NUMBER,
     CleanCorpus,
@@ -21,31 +25,70 @@ from stillhouse.corpus.cleaning import (
     reject_qrel,
     relevance_of,
 )
-from stillhouse.corpus.pair_queries import PairQuery
-from stillhouse.corpus.schemas import ADDED
-from stillhouse.corpus.sources.labels import find_labels, read_labels
+from stillhouse.corpus.pair_queries import PairQueries, PairQuery, sampled, split_articles
+from stillhouse.corpus.schemas import ADDED, GENERATED, SPLITS
+from stillhouse.corpus.settings import IngestSettings
+from stillhouse.corpus.sources.labels import labels_in, read_labels
 from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
 from stillhouse.corpus.sources.text_encoding import is_unicode
+from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.taken_passages import TakenPassages
 
 PLACE = "train_queries"
 """The prefix of these queries' file names in `rejected.parquet` and in the digest of a source."""
 
 
 @dataclass(frozen=True)
-class AddedTrainQueries:
-    """A folder with queries.jsonl and qrels/train.tsv. Raises `InputError` if one of them is missing."""
+class GeneratedQueries:
+    """A folder that `generate-queries` wrote."""
 
     folder: Path
 
-    def __post_init__(self) -> None:
-        if len(self.files()) < 2:
+    def refuse_other_passages(self, passages: Path) -> None:
+        """Raises `InputError` if the questions are not about the passages in a corpus's `passages.parquet`."""
+        facts = read_manifest(self.folder, verify=False).facts
+        if facts.get("passages_digest") != digest_file(passages):
             raise InputError(
-                f"train_queries: {self.folder} must be a folder with queries.jsonl (_id, text) and qrels/train.tsv "
-                "(query-id, corpus-id, score), as `stillhouse queries export` writes it"
+                f"{self.folder} has questions about passages that this source does not have; ingest the source "
+                "without --generated, run `stillhouse generate-queries` on the result, and ingest again with its "
+                "output"
             )
 
-    def files(self) -> dict[str, Path]:
-        return find_labels(self.folder, "train")
+    def divided(self, passages: TakenPassages, settings: IngestSettings, taken: Iterable[str] = ()) -> PairQueries:
+        """Assigns each question to the split of its passage's article, as `make_pair_queries` does.
+
+        Uses the fractions, the limits per split and the seed of `settings`. `taken` are the texts of labelled queries;
+        a question that repeats one is left out. Raises `InputError` if no train query is left.
+        """
+        forms = {normalise(text) for text in taken}
+        table = Corpus(self.folder).queries
+        table = table[~table["text"].map(normalise).isin(forms)]
+        rows_K = passages.rows_of(list(table["taken_from"]))
+        assert (rows_K >= 0).all(), "the passages are the same"
+        layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), ())
+        split_A = split_articles(layout.articles, settings)
+        split_K = split_A[layout.article_P[rows_K]]
+        kept_K = sampled(split_K, replace(settings, max_pair_queries=None))
+        if not (split_K[kept_K] == SPLITS.index("train")).any():
+            raise InputError(
+                f"{self.folder} has no train question; generate questions about more passages, or lower "
+                "heldout_dev_articles and heldout_test_articles"
+            )
+        queries = [
+            PairQuery(id, text, SPLITS[split], GENERATED, passage, passage)
+            for id, text, passage, split in zip(
+                *(table[name][kept_K] for name in ("query_id", "text", "taken_from")), split_K[kept_K].tolist()
+            )
+        ]
+        articles = {split: int((split_A == number).sum()) for number, split in enumerate(SPLITS)}
+        return PairQueries(queries, (GENERATED,), articles, verbatim=False)
+
+
+class AddedTrainQueries:
+    """A folder with queries.jsonl and qrels/train.tsv. Raises `InputError` if one of them is missing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = labels_in(PLACE, folder, "train")
 
     def join(self, corpus: CleanCorpus, held_out: Set[str] = frozenset()) -> tuple[list[PairQuery], Counter[str]]:
         """Adds the queries and their relevant passages to `corpus`, after its splits are drawn.
@@ -91,7 +134,7 @@ class AddedTrainQueries:
         pairs: list[tuple[str, str]] = []
         out: Counter[str] = Counter()
         before = len(corpus.rejected)
-        for row in read_labels(self.files()):
+        for row in read_labels(self.files):
             if isinstance(row, Rejected):
                 corpus.rejected.append(row._replace(where=f"{PLACE}/{row.where}"))
             elif isinstance(row, Query):

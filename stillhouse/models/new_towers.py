@@ -1,15 +1,15 @@
-"""A query tower that is smaller than the passages': some of their layers, or another model and a projection.
+"""What a training adds to a bi-encoder: a matrix after its vectors, or a smaller tower for queries.
 
-A question waits for the query tower alone, so a small one makes answers cheaper while the index stays that of the large
-model (LEAF, Vujanic and Rueckstiess 2025, "LEAF: Knowledge Distillation of Text Embedding Models with
-Teacher-Aligned Representations").
+The matrix is one more `Dense` module, or within the last layer that a tower has. The smaller tower has some of the
+passages' layers, or is another model with a projection. A question waits for the query tower alone, so a small one
+makes answers cheaper while the index stays that of the large model (LEAF, Vujanic and Rueckstiess 2025, "LEAF:
+Knowledge Distillation of Text Embedding Models with Teacher-Aligned Representations").
 
-Shape suffixes: N texts, D width of the large model's vectors, S width of the small model's.
+Shape suffixes: D width of the (large model's) vectors, F width of the last layer's input, N texts, S width of the small
+model's vectors.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,53 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.encoder_settings import OF_MODULES
-from stillhouse.models.module_tower import ModuleTower, read_modules
 from stillhouse.models.settings import InferenceConfig
+from stillhouse.models.towers import BagOfWordsTower, ModuleTower, Tower, read_modules
 
 RIDGE = 1e-3
 """How strongly the first projection is held near zero, as a share of the mean variance of the small vectors."""
+
+
+def multiply_vectors(encoder: BiEncoder, matrix_DD: Tensor) -> None:
+    """Multiply the vectors of both roles by a matrix (float32, on the left), in place, before they are normalised.
+
+    >>> encoder = BiEncoder.load("retriever")  # doctest: +SKIP
+    >>> multiply_vectors(encoder, 2 * torch.eye(encoder.width))  # doctest: +SKIP
+    """
+    for tower in encoder.towers.values():
+        _multiply(tower, matrix_DD)  # type: ignore[arg-type]
+    of_layer = 0 if encoder.settings.pooling == OF_MODULES else len(matrix_DD)
+    encoder.settings = replace(encoder.settings, projection=of_layer, truncate_dim=None)
+
+
+def _multiply(tower: Tower, matrix_DD: Tensor) -> None:
+    if isinstance(tower, ModuleTower):
+        from sentence_transformers.sentence_transformer.modules import Dense
+
+        weight = matrix_DD @ torch.eye(tower.width)[: len(matrix_DD)]
+        outputs, inputs = weight.shape
+        dense: Any = Dense(inputs, outputs, bias=False, activation_function=nn.Identity(), init_weight=weight)
+        tower.steps.append(dense)
+    elif isinstance(tower, BagOfWordsTower):
+        tower.output = _composed(matrix_DD, tower.output.state_dict())
+    else:
+        last = tower.projection.state_dict() if tower.projection is not None else {"weight": torch.eye(tower.width)}
+        tower.projection = _composed(matrix_DD, last)
+
+
+def _composed(matrix_DD: Tensor, state: Mapping[str, Tensor]) -> nn.Linear:
+    """A linear layer [F to D] and then the matrix, as one layer on the CPU; outputs beyond D are cut off, so lost."""
+    whole = {name: matrix_DD @ value[: len(matrix_DD)].cpu().float() for name, value in state.items()}
+    outputs, inputs = whole["weight"].shape
+    layer = nn.Linear(inputs, outputs, bias="bias" in whole)
+    layer.load_state_dict(whole)
+    return layer
 
 
 def keep_layers(encoder: BiEncoder, count: int) -> None:

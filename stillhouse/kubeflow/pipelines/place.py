@@ -36,7 +36,7 @@ def place(
     `chosen` holds the parameters that `placement.parameters` names, and the image. `step` labels the pod, `pipeline`
     and `label` its metrics.
     """
-    # kfp would read the source of every caller at each setting, to name one if the task had no container: most of the time.
+    # At each setting kfp reads the source of all callers, to name one if the task had no container: most of the time.
     vars(task).update(_ensure_container_spec_exists=lambda: None)
     if IMAGE in chosen:
         task.set_container_image(chosen[IMAGE])

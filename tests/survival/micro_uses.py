@@ -20,9 +20,8 @@ from stillhouse.pipeline.steps.registry import MODULES
 FORKS = multiprocessing.get_context("forkserver")
 """Its children start with everything imported, so that a kill hits the work and not the imports."""
 USED = """pytest pandas great_expectations transformers.models.bert.modeling_bert stillhouse.corpus.sources.detect
-stillhouse.evaluation.figures stillhouse.evaluation.report.page stillhouse.models.source stillhouse.search.hybrid
-stillhouse.pretraining.run stillhouse.training.loop stillhouse.training.group_training
-stillhouse.training.query_training"""
+stillhouse.evaluation.figures stillhouse.evaluation.report.page stillhouse.models.source stillhouse.pretraining.run
+stillhouse.search.hybrid stillhouse.training.group_training stillhouse.training.query_training"""
 FORKS.set_forkserver_preload([*USED.split(), *(f"stillhouse.pipeline.steps.{module}" for module in MODULES)])
 
 OLD_INDEX = {"old_index": "retriever_1_index/index"}

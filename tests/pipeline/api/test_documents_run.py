@@ -34,8 +34,7 @@ def test_a_run_on_documents_is_measured_by_document(tmp_path: Path, capsys: pyte
     make_start_model(tmp_path / "model")
     own = [f"fetch_model.model={tmp_path / 'model'}", "ingest.split_tokens=48", "ingest.split_by=heading"]
     command = ["run", "--recipe", "micro", "--source", str(source), "--folder", str(folder), "--quiet"]
-    command += [word for change in own for word in ("--set", change)]
-    assert main(command) == 0
+    assert main([*command, *(f"--set={change}" for change in own)]) == 0
     made = folder / "artifacts"
     corpus = Corpus.open(made / "ingest" / "corpus")
     assert read_manifest(corpus.folder).inputs.keys() == {"tokenizer"} and corpus.facts["documents"] == 6

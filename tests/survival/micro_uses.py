@@ -15,23 +15,14 @@ from kills import KILLS
 from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline.graph import CORPUS, GATE, PRETRAINED, USES, Use
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
+from stillhouse.pipeline.steps.registry import MODULES
 
 FORKS = multiprocessing.get_context("forkserver")
 """Its children start with everything imported, so that a kill hits the work and not the imports."""
-FORKS.set_forkserver_preload(
-    [
-        "pytest",  # which every child imports, as its parent did
-        "pandas",
-        "transformers.models.bert.modeling_bert",  # torch, and all of transformers that an encoder needs
-        "great_expectations",
-        "stillhouse.evaluation.figures",
-        "stillhouse.evaluation.report.page",
-        "stillhouse.search.corpus_encoding",
-        "stillhouse.models.source",
-        "stillhouse.pipeline.steps.registry",
-        "stillhouse.training.loop",
-    ]
-)
+USED = """pytest pandas great_expectations transformers.models.bert.modeling_bert stillhouse.corpus.sources.detect
+stillhouse.evaluation.figures stillhouse.evaluation.report.page stillhouse.models.source stillhouse.pretraining.run
+stillhouse.search.hybrid stillhouse.training.group_training stillhouse.training.query_training"""
+FORKS.set_forkserver_preload([*USED.split(), *(f"stillhouse.pipeline.steps.{module}" for module in MODULES)])
 
 OLD_INDEX = {"old_index": "retriever_1_index/index"}
 NEGATIVES = {"negatives": "mine_2/negatives"}

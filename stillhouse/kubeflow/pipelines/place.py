@@ -36,6 +36,8 @@ def place(
     `chosen` holds the parameters that `placement.parameters` names, and the image. `step` labels the pod, `pipeline`
     and `label` its metrics.
     """
+    # At each setting kfp reads the source of all callers, to name one if the task had no container: most of the time.
+    vars(task).update(_ensure_container_spec_exists=lambda: None)
     if IMAGE in chosen:
         task.set_container_image(chosen[IMAGE])
     task.set_cpu_request(placement.cpu).set_cpu_limit(placement.limits["cpu"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import ir_measures
 import pytest
 from beir_source import write_beir
+from start_model import make_start_model
 
 from stillhouse.cli import main
 from stillhouse.core.artifacts import read_manifest
@@ -30,9 +31,10 @@ def written(folder: Path) -> Path:
 @pytest.mark.slow
 def test_a_run_on_documents_is_measured_by_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, folder = written(tmp_path / "source"), tmp_path / "ran"
-    splits = ["--set", "ingest.split_tokens=48", "--set", "ingest.split_by=heading"]
-    command = ["run", "--recipe", "micro", "--source", str(source), "--folder", str(folder), "--quiet", *splits]
-    assert main(command) == 0
+    make_start_model(tmp_path / "model")
+    own = [f"fetch_model.model={tmp_path / 'model'}", "ingest.split_tokens=48", "ingest.split_by=heading"]
+    command = ["run", "--recipe", "micro", "--source", str(source), "--folder", str(folder), "--quiet"]
+    assert main([*command, *(f"--set={change}" for change in own)]) == 0
     made = folder / "artifacts"
     corpus = Corpus.open(made / "ingest" / "corpus")
     assert read_manifest(corpus.folder).inputs.keys() == {"tokenizer"} and corpus.facts["documents"] == 6

@@ -77,7 +77,7 @@ def test_a_new_head_is_trained_and_beats_the_unigram_baseline(prepared: Prepared
 @pytest.mark.parametrize("objective", NAMES)
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_every_objective_lowers_its_heldout_loss(prepared: Prepared, tmp_path: Path, objective: str, unit: str) -> None:
-    training = {"max_steps": 20, "eval_steps": 5, "learning_rate": 3e-3}
+    training = {"max_steps": 20, "eval_steps": 5, "learning_rate": 3e-3, "signals": unit == "token"}
     folder = pretrain(prepared.inputs(), tmp_path, objective=objective, mask_unit=unit, **training)
     with (tmp_path / "curves" / "curves.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -114,7 +114,7 @@ def test_pair_tasks_train_a_bare_encoder_and_are_watched(
 ) -> None:
     inputs = {"tokens": articles, "init": tiny_model}
     settings = {"query_length": 16, "passage_length": 32, "pair_normalize": True, "temperature": 0.1}
-    settings |= {"max_steps": 60, "learning_rate": 1e-2, "heldout_fraction": 0.4}
+    settings |= {"max_steps": 60, "eval_steps": 6, "learning_rate": 1e-2, "heldout_fraction": 0.4}
     folder = pretrain(inputs, tmp_path, objective=objective, **settings)
     losses = losses_of(tmp_path / "curves")
     assert min(losses) < losses[0]

@@ -55,7 +55,7 @@ def test_every_objective_learns_and_padding_changes_nothing(
 
     monkeypatch.setattr(BottleneckPretraining, "forward", noted)
     monkeypatch.setattr(Tensor, "backward", checked)
-    settings: dict[str, Any] = {"objective": objective, "max_steps": 30, "learning_rate": 1e-2, "eval_steps": 3}
+    settings: dict[str, Any] = {"objective": objective, "max_steps": 12, "learning_rate": 1e-2, "eval_steps": 3}
     pretrain(inputs, tmp_path / "kept", padding="kept", last_step=3, **settings)
     pretrain(inputs, tmp_path / "auto", **settings)
     assert gradients and all(gradients)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from word_pieces import SPECIAL, save_tokenizer
 
-ARTICLES = Path(__file__).resolve().parents[2] / "stillhouse" / "sample" / "articles"
+ARTICLES = Path(__file__).resolve().parents[1] / "stillhouse" / "sample" / "articles"
 
 
 def make_start_model(folder: Path) -> None:

@@ -15,7 +15,7 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import ir_measures
@@ -28,6 +28,7 @@ from benchmarks.page import write_page
 from benchmarks.quality_cells import Cell, Size, write, write_source
 from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve, select_best
 from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
 
 PASSAGES, QUESTIONS = 5000, 1000
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         if not source.exists():
             make(arguments.data, source)
         values_SQM, passages = _measured(source, work, model)
-        gain = compare(values_SQM[3] - values_SQM[2], bootstrap_samples=2000, randomisation_samples=10_000, seed=42)
+        gain = compare(values_SQM[3] - values_SQM[2], Samples())
         cells = [f"{ndcg:.3f} / {rr:.3f}" for ndcg, rr in values_SQM.mean(axis=1)]
         cells += [f"{of.difference:+.3f} [{of.low:+.3f}, {of.high:+.3f}]" for of in gain]
         minutes = (time.process_time() - began) / 60
@@ -76,15 +77,18 @@ def _measured(source: Path, work: Path, model: object) -> tuple[np.ndarray, int]
     runs.append(retrieve(corpus, model, dense, work / "both", hybrid=fused))
     runs.append(retrieve(corpus, best.retriever, best.index, work / "late", hybrid=best.hybrid))
     opened = Corpus.open(corpus)
-    relevant = opened.relevant("test")
+    return np.array([per_question(opened, run, MEASURES) for run in runs]), opened.passage_count
+
+
+def per_question(corpus: Corpus, run: object, measures: Sequence[ir_measures.Measure]) -> np.ndarray:
+    """The measures of every test question of a run, float64 [questions, measures], by ir_measures."""
+    relevant = corpus.relevant("test")
     judged = [ir_measures.Qrel(query, one, 1) for query, one in zip(relevant["query_id"], relevant["passage_id"])]
-    asked = relevant["query_id"].unique().tolist()
-    values = []
-    for run in runs:
-        found = ir_measures.iter_calc(MEASURES, judged, ir_measures.read_trec_run(str(Path(run) / "test.trec")))
-        of = {(one.query_id, one.measure): one.value for one in found}
-        values.append([[of.get((query, measure), 0.0) for measure in MEASURES] for query in asked])
-    return np.array(values), opened.passage_count
+    ranked = ir_measures.read_trec_run(str(Path(str(run)) / "test.trec"))
+    of = {(one.query_id, one.measure): one.value for one in ir_measures.iter_calc(measures, judged, ranked)}
+    return np.array(
+        [[of.get((query, measure), 0.0) for measure in measures] for query in relevant["query_id"].unique()]
+    )
 
 
 def _labelled(folder: str) -> Callable[[Path, Path], None]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTED = ["quality", "languages", "serving", "encoding", "training", "objectives"]
+LISTED = ["quality", "no_labels", "languages", "serving", "encoding", "training", "objectives"]
 LISTED += ["counting", "mining", "search", "releases", "scale", "gpu"]
 PEERS = {"encoding": "sentence_transformers"}
 """What a benchmark compares with, where its module needs that from the start."""

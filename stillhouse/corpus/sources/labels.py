@@ -60,7 +60,7 @@ def labels_in(setting: str, folder: Path, split: str) -> dict[str, Path]:
     if len(labels) < 2:
         raise InputError(
             f"{setting}: {folder} must be a folder with queries.jsonl (_id, text) and qrels/{split}.tsv (query-id, "
-            "corpus-id, score), each also with .gz"
+            "corpus-id, score), each also with .gz; `stillhouse queries export` and `stillhouse label` write one"
         )
     return labels
 

@@ -32,6 +32,7 @@ def token_states(
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yield each text's number and the states of its tokens, float32 [L, H] of length 1, in any order."""
     tower, lengths_N = encoder.tower(texts.role), texts.lengths()
+    assert not isinstance(tower, BagOfWordsTower), "words of a bag have no states"
     with inference(encoder, context, config) as device, context.bar(what, len(texts), "text") as bar:
 
         def compute(rows: NDArray[np.integer]) -> Tensor:

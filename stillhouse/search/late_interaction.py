@@ -79,7 +79,7 @@ class LateInteraction:
         scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
         for query, states_SH in enumerate(self._reader.states(queries)):
             known = np.flatnonzero(rows_QK[query] >= 0)
-            if not len(known):
+            if not len(known) or not len(states_SH):
                 continue
             rows = rows_QK[query, known]
             ends = self._ends_N[rows]

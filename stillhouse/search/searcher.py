@@ -187,7 +187,7 @@ def refuse_not_finite(vectors_QD: NDArray[np.float32], texts: Sequence[str]) -> 
 class Hit:
     """One passage of an answer. `score` is the similarity of question and passage, a cosine for cosine retrievers.
 
-    In hybrid search it is the weighted sum of the BM25 score and the similarity.
+    In hybrid search it is a weighted sum of the BM25 score, the similarity and the score of late interaction.
     """
 
     rank: int

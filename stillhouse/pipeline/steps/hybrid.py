@@ -30,6 +30,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.encoder import BiEncoder
+    from stillhouse.models.token_states import state_width
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.hybrid import TOKENS, HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
     from stillhouse.search.late_interaction import write_tokens
@@ -40,7 +41,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     if "weights" in inputs:
         fusion = read_fusion(inputs["weights"])
         if fusion.late:
-            write_tokens(outputs["hybrid"] / TOKENS, BiEncoder.load(inputs["retriever"]), corpus, context, config)
+            retriever = BiEncoder.load(inputs["retriever"])
+            if not state_width(retriever):
+                raise InputError("late interaction needs one width in both towers; leave out --weights to fit new ones")
+            write_tokens(outputs["hybrid"] / TOKENS, retriever, corpus, context, config)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"as given: {fusion}")
     judged = JudgedQueries(corpus)

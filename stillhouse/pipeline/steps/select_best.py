@@ -84,10 +84,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         fusion = alone
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
-            late = config.fusion == "auto" and encoder.settings.pooling == "mean" and state_width(encoder) > 0
-            if late:
+            compared = config.fusion == "auto" and encoder.settings.pooling == "mean" and state_width(encoder) > 0
+            if compared:
                 write_tokens(tokens, encoder, corpus, context, config)
-            fusion = unfitted("auto", config.depth, hybrids[first].index, late)
+            fusion = unfitted("auto", config.depth, hybrids[first].index, compared)
         winner = Contender(first, fusion, unmeasured, unmeasured)
         return Report(
             "the corpus has no judged dev queries for model selection, so the first candidate is the winner: "

@@ -214,7 +214,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "not a model": ("no masked language model", {"init": not_a_model}, {}),
     "too long": ("lower max_length", {}, {"max_length": 100}),
     "decoder below encoder": ("at least encoder_mlm_probability", {}, {"encoder_mlm_probability": 0.6}),
-    "pair tasks without sentences": ("ict needs", {}, {"objective": "ict"}),
+    "pair tasks without sentences": ("passages of two sentences", {}, {"objective": "ict"}),
     "links that are not there": ("wlp", {}, {"objective": "wlp"}),
     "pairs in parts": (
         "set mini_batch_size and gradient_cache instead",

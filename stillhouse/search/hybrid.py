@@ -121,9 +121,10 @@ class HybridIndex:
         """
         rows_QK = np.full((len(texts), depth), -1, dtype=np.int32)
         scores_QK = np.full((len(texts), depth), -np.inf, dtype=np.float32)
+        ranked = self if fusion.late else HybridIndex(self.bm25, self.index)
         for start in range(0, len(texts), QUERIES_AT_ONCE):
             part = slice(start, start + QUERIES_AT_ONCE)
-            found = self.candidates(texts[part], vectors_QD[part], max(depth, fusion.depth), gpu)
+            found = ranked.candidates(texts[part], vectors_QD[part], max(depth, fusion.depth), gpu)
             fused_BK, ordered_BK = order_by_score(fused_scores(fusion, found.rows_QK, found.scores_QKF), found.rows_QK)
             width = min(depth, ordered_BK.shape[1])
             rows_QK[part, :width], scores_QK[part, :width] = ordered_BK[:, :width], fused_BK[:, :width]

@@ -75,15 +75,18 @@ class LateInteraction:
             raise InputError(f"{folder} has no token states of this retriever; run `stillhouse select-best` again")
 
     def scores_of(self, queries: Sequence[str], rows_QK: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Scores float32 [Q, K] of passages `rows_QK`, at most 1; padding (-1) gets its query's lowest."""
+        """Scores float32 [Q, K] of passages `rows_QK`, at most 1.
+
+        Padding (-1) and passages without a token get their query's lowest score.
+        """
         scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
         for query, states_SH in enumerate(self._reader.states(queries)):
-            known = np.flatnonzero(rows_QK[query] >= 0)
+            rows = np.maximum(rows_QK[query], 0)
+            ends, begins = self._ends_N[rows], np.where(rows > 0, self._ends_N[rows - 1], 0)
+            known = np.flatnonzero((rows_QK[query] >= 0) & (ends > begins))
             if not len(known) or not len(states_SH):
                 continue
-            rows = rows_QK[query, known]
-            ends = self._ends_N[rows]
-            begins = np.where(rows > 0, self._ends_N[rows - 1], 0)
+            ends, begins = ends[known], begins[known]
             signs = np.concatenate([self._signs[begin:end] for begin, end in zip(begins.tolist(), ends.tolist())])
             bits_TH = np.unpackbits(signs, axis=1, count=self._width).astype(np.float32)
             # The cosine with signs of ±1: Σ state · (2 bit - 1) / √H

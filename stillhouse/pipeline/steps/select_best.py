@@ -85,9 +85,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
             compared = config.fusion == "auto" and encoder.settings.pooling == "mean" and state_width(encoder) > 0
-            if compared:
-                write_tokens(tokens, encoder, corpus, context, config)
             fusion = unfitted("auto", config.depth, hybrids[first].index, compared)
+            if fusion.late:
+                write_tokens(tokens, encoder, corpus, context, config)
         winner = Contender(first, fusion, unmeasured, unmeasured)
         return Report(
             "the corpus has no judged dev queries for model selection, so the first candidate is the winner: "
@@ -127,11 +127,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         gpu = searches_on_gpu(index, config.depth, context)
         found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu)
         three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
-        likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
-        contender = Contender(name, found.fusion, found.reciprocal_ranks["hybrid"], likely_Q)
-        contenders[contender.name] = contender
-        winner = choose_winner([winner, contender], config.metric_for_best_model, config.standard_errors)
+        if found.fusion.late:
+            likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
+            contender = Contender(name, found.fusion, found.reciprocal_ranks["hybrid"], likely_Q)
+            contenders[contender.name] = contender
+            winner = choose_winner([winner, contender], config.metric_for_best_model, config.standard_errors)
         if not winner.fusion.late:
+            del late, both  # a network file system keeps mapped files
             shutil.rmtree(tokens)
     figures = {
         f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}

@@ -21,7 +21,7 @@ from stillhouse.models.query_encoder import AnyEncoder, PlainBert, open_query_en
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.token_states import TokenReader
 from stillhouse.search.hybrid import Fusion
-from stillhouse.search.late_interaction import SIGNS, LateInteraction, write_tokens
+from stillhouse.search.late_interaction import ENDS, SIGNS, LateInteraction, write_tokens
 from stillhouse.search.searcher import Searcher
 
 Run = Callable[..., dict[str, Path]]
@@ -73,6 +73,10 @@ def test_a_score_is_the_mean_of_each_tokens_best_cosine(
     slow_QK[0, 20:] = slow_QK[0, :20].min()
     plain = open_query_encoder(retriever, context)
     assert isinstance(plain, PlainBert)
+    ends_N = np.load(tmp_path / "tokens" / ENDS)
+    np.save(tmp_path / "tokens" / ENDS, np.append(ends_N, ends_N[-1]))  # and a passage without a token
+    rows_QK[1, 7], slow_QK[1, 7] = 24, np.inf
+    slow_QK[1, 7] = slow_QK[1].min()
     for reader in (TokenReader(encoder, context, EXACT), plain, AnyEncoder(retriever, context)):
         scores_QK = LateInteraction(tmp_path / "tokens", reader).scores_of(queries, rows_QK)
         np.testing.assert_allclose(scores_QK, slow_QK, atol=1e-5)

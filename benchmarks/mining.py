@@ -1,6 +1,6 @@
 """Mines hard negatives here and with sentence-transformers, from the same model and vectors, and writes mining.md.
 
-    python -m benchmarks mining --folder build/mining [--data ../shared/data] [--depth 50] [--passages 0]
+    python -m benchmarks mining --folder build/mining [--data ../shared/data] [--depth 50]
 
 Passages and queries are encoded once for each side, before the clock starts: here as an index folder and an array of
 query vectors, there in the function's own cache. The measurement covers the way from them to negatives on disk: rows of
@@ -11,7 +11,6 @@ loads libraries, model and corpus first. The memory is the process's peak, and h
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib.util
 import json
 import os
@@ -42,9 +41,6 @@ COLUMNS = ("anchor", "positive")
 def main(argv: list[str] | None = None) -> int:
     parser = command("mining", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where the corpus, vectors and results go")
-    parser.add_argument(
-        "--passages", type=int, default=0, help="this many of the first passages, with their queries; 0 = all"
-    )
     parser.add_argument("--depth", type=int, default=50, help="negatives of a query")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each, of which the median counts")
     parser.add_argument("--measure", nargs=2, metavar=("SIDE", "MARGIN"), help=argparse.SUPPRESS)
@@ -61,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     if not importlib.util.find_spec("datasets"):
         print("skipped: sentence-transformers mines with `datasets`; pip install datasets", file=sys.stderr)
         return 0
-    prepare(source, folder, arguments.passages)
+    prepare(source, folder)
     results = []
     for margin in MARGINS:
         for side in SIDES:
@@ -75,11 +71,11 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def prepare(source: Path, folder: Path, passages: int) -> None:
+def prepare(source: Path, folder: Path) -> None:
     """The corpus, the model's folder, its index and its query vectors; what is there stays."""
     if not (folder / "queries.npy").is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        step("ingest", {}, {"corpus": folder / "corpus"}, source=str(first(source, folder / "source", passages)))
+        step("ingest", {}, {"corpus": folder / "corpus"}, source=str(source))
         lengths = {"query_length": 64, "passage_length": 128}
         step("fetch-model", {}, {"encoder": folder / "model"}, model=MODEL, **lengths)
         inputs = {"corpus": folder / "corpus", "retriever": folder / "model"}
@@ -93,27 +89,6 @@ def prepare(source: Path, folder: Path, passages: int) -> None:
         save_array(folder / "queries.npy", vectors)
     if not (folder / "cache").is_dir():
         others(folder, 1, "none", use_faiss=False)[0]()
-
-
-def first(source: Path, folder: Path, passages: int) -> Path:
-    """The source, or a part of it in the same layout: the first passages and the queries that they answer."""
-    if not passages:
-        return source
-    (folder / "qrels").mkdir(parents=True)
-    with gzip.open(source / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
-        lines = [line for _, line in zip(range(passages), file)]
-    (folder / "corpus.jsonl").write_text("".join(lines), encoding="utf-8")
-    known = {json.loads(line)["_id"] for line in lines}
-    asked = set()
-    for path in sorted((source / "qrels").glob("*.tsv")):
-        head, *rows = path.read_text(encoding="utf-8").splitlines()
-        kept = [row for row in rows if row.split("\t")[1] in known]
-        asked |= {row.split("\t")[0] for row in kept}
-        (folder / "qrels" / path.name).write_text("\n".join([head, *kept]) + "\n", encoding="utf-8")
-    queries = (source / "queries.jsonl").read_text(encoding="utf-8").splitlines()
-    kept = [line for line in queries if json.loads(line)["_id"] in asked]
-    (folder / "queries.jsonl").write_text("\n".join(kept) + "\n", encoding="utf-8")
-    return folder
 
 
 def run_one(side: str, margin: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -244,8 +219,7 @@ def agreement(folder: Path, side: str, margin: str) -> tuple[float, float]:
 def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> list[str]:
     results = list(results)
     corpus = Corpus.open(arguments.folder / "corpus")
-    part = f" --passages {arguments.passages}" if arguments.passages else ""
-    shown = f"`python -m benchmarks mining --folder build/mining --depth {arguments.depth}{part}`"
+    shown = f"`python -m benchmarks mining --folder build/mining --depth {arguments.depth}`"
     lines = ["# Mining hard negatives", "", f"Command: {shown}.", ""]
     lines += [machine("sentence-transformers", "datasets", "faiss-cpu", "numpy", "torch"), ""]
     asked = sum(len(corpus.queries_of(split)) for split in ("train", "dev"))

@@ -306,19 +306,10 @@ def page(
         "",
     ]
     allowed = f"allowed at {TABLE_4.layers} × {TABLE_4.width}, {TABLE_4.length} tokens"
-    heads = [
-        "objective",
-        "passages/s",
-        "to mlm",
-        "arithmetic",
-        "allowed",
-        "reached",
-        "of the peak",
-        "data",
-        "generator",
-        "optimiser",
-    ]
-    heads += ["BoW", *([allowed] if larger else [])]
+    columns = (
+        "objective, passages/s, to mlm, arithmetic, allowed, reached, of the peak, data, generator, optimiser, BoW"
+    )
+    heads = [*columns.split(", "), *([allowed] if larger else [])]
     yield f"| {' | '.join(heads)} |"
     yield "|" + "---|" * len(heads)
     base = entries[0]

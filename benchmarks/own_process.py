@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks.machine import memory_mib, peak_mib
 
@@ -44,7 +45,8 @@ class OwnMemory:
 
 def measure(work: Callable[[], Mapping[str, Any] | None]) -> dict[str, Any]:
     """What `work` took: seconds on the clock and of the processor, MiB; and what it returns."""
-    written = written_bytes()
+    process = psutil.Process()
+    written = process.io_counters().write_bytes  # unnamed and deleted files included
     with OwnMemory() as own:
         started, processor = time.perf_counter(), time.process_time()
         found = work() or {}
@@ -54,14 +56,6 @@ def measure(work: Callable[[], Mapping[str, Any] | None]) -> dict[str, Any]:
         "processor": processor,
         "peak": peak_mib(),
         "own": own.mib,
-        "written": (written_bytes() - written) / 2**20,
+        "written": (process.io_counters().write_bytes - written) / 2**20,
         **found,
     }
-
-
-def written_bytes() -> int:
-    """What this process has written to disk so far, including unnamed and deleted files."""
-    for line in Path("/proc/self/io").read_text(encoding="utf-8").splitlines():
-        if line.startswith("write_bytes"):
-            return int(line.split()[1])
-    raise OSError("the kernel does not report what a process writes")

@@ -15,13 +15,6 @@ from stillhouse.evaluation.significance import Comparison, compare
 
 Cells = Mapping[str, Mapping[str, Any]]
 SECOND = "retriever_2"
-"""Recipes from its second round of negatives on have it; cells of one corpus by different recipes are shown apart."""
-RECIPES = {
-    (True, "loss"): "",
-    (True, "rr10"): ", former recipe (steps chosen by RR@10 on a part of dev)",
-    (False, "rr10"): ", former recipe (one round of negatives)",
-}
-"""By whether there is a second round and what chooses the step of a training: what the heading says."""
 FIRST = ("bm25", "start", "start + bm25", PEER, "retriever_1", SECOND, TEACHER)
 """The systems whose rows come first, in this order."""
 IN_SHORT = {"bm25": "BM25", "start": "base model", "start + bm25": "base model with BM25", "winner": "winner"} | {
@@ -52,19 +45,18 @@ def page_lines(found: Cells, size: Size, length: int) -> list[str]:
     lines += ["", about(found, size, length), "", *in_short(found)]
     for corpus, title in SETS.items():
         for labels in LABELS:
-            for recipe, alike in by_recipe(found, corpus, labels).items():
-                heading = RECIPES[recipe] if "retriever_1" in alike[0]["ranks"] else ""
-                lines += ["", *part(title, labels, alike, heading)]
+            cells = cells_of(found, corpus, labels)
+            lines += ["", *part(title, labels, cells)] if cells else []
     return lines
 
 
 def in_short(found: Cells) -> list[str]:
-    """A row for each corpus and number of labels, by the latest recipe that was run; the best figures are bold."""
+    """A row for each corpus and number of labels; the best figures are bold."""
     columns = ["corpus, train questions", "seeds", *IN_SHORT.values()]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for corpus, title in SETS.items():
         for labels in LABELS:
-            cells = next(iter(by_recipe(found, corpus, labels).values()), [])
+            cells = cells_of(found, corpus, labels)
             if cells:
                 train = cells[0]["queries"]["train"]
                 means = [f"{mean_Q(cells, name).mean():.3f}" if name in systems(cells) else "–" for name in IN_SHORT]
@@ -74,16 +66,10 @@ def in_short(found: Cells) -> list[str]:
     return lines
 
 
-def by_recipe(found: Cells, corpus: str, labels: str) -> dict[tuple[bool, str], list[Mapping[str, Any]]]:
-    """The cells of each recipe that was run, the latest first."""
+def cells_of(found: Cells, corpus: str, labels: str) -> list[Mapping[str, Any]]:
+    """The cells of all seeds."""
     names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
-    cells = [found[name] for name in names if name in found]
-    alike = {recipe: [cell for cell in cells if recipe_of(cell) == recipe] for recipe in RECIPES}
-    return {recipe: of for recipe, of in alike.items() if of}
-
-
-def recipe_of(cell: Mapping[str, Any]) -> tuple[bool, str]:
-    return SECOND in cell["ranks"], cell.get("steps_by", "rr10")
+    return [found[name] for name in names if name in found]
 
 
 def about(found: Cells, size: Size, length: int) -> str:
@@ -91,18 +77,18 @@ def about(found: Cells, size: Size, length: int) -> str:
     return (
         f"{len(found)} of {len(CELLS)} cells are done. {MEASURE} on at most {size.test} test questions, the same in "
         f"all cells of a corpus. Passages are cut at {length} tokens on both sides. {PEER} trains for as much "
-        "processor time as the run took here. This table shows the latest recipe that was run. Differences are means "
+        "processor time as the run took here. Differences are means "
         "over questions, of each the mean over seeds, with 95 % bootstrap intervals over questions; p by randomisation "
         "over questions. The last two columns say how much a difference varies with the seed: its 95 % bootstrap "
         "interval over questions and seeds, both drawn again, and its value with each seed."
     ) + (WITHOUT_LABELS if without else "")
 
 
-def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]], recipe: str = "") -> list[str]:
-    """A corpus with some of its labels, by one recipe."""
+def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A corpus with some of its labels."""
     first = cells[0]
     said = "no labels" if labels == "none" else f"{first['queries']['train']:,} train questions"
-    lines = [f"## {title}, {said}{recipe}", ""]
+    lines = [f"## {title}, {said}", ""]
     seeds = "1 seed" if len(cells) == 1 else f"{len(cells)} seeds"
     minutes = np.mean([cell["seconds"] for cell in cells]) / 60
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))

@@ -56,7 +56,6 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
         "queries": {split: labelled(corpus, split) for split in ("train", "dev", "test")},
         "ranks": ranks_of(corpus, runs),
         "seconds": float(seconds.read_text()),
-        "steps_by": given.get("retriever_1", {}).get("metric_for_best_model", "rr10"),
         "winner": yaml.safe_load(winner)["facts"]["winner"],
     }
 

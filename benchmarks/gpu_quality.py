@@ -41,7 +41,7 @@ SYSTEMS = {
     "reranked": "reranked_run",
     "distilled": "distilled_run",
 }
-"""The systems of SimLM Table 6, by the use that searched with each."""
+"""The systems of SimLM Table 6, by the step that searched with each."""
 CALIBRATION, MOST_STEPS = 20, 20_000
 """Steps by which the speed of the start's training is measured, and the most that it gets."""
 
@@ -202,6 +202,6 @@ def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str,
 def ranks_in(place: Path) -> dict[str, list[float]]:
     """Of each system that the chain has searched with, the measure of every test question."""
     artifacts = place / "artifacts"
-    runs = {name: artifacts / use / "run" for name, use in SYSTEMS.items()}
+    runs = {name: artifacts / step / "run" for name, step in SYSTEMS.items()}
     runs = {name: run for name, run in runs.items() if (run / "manifest.json").is_file()}
     return ranks_of(Corpus.open(artifacts / "ingest" / "corpus"), runs) if runs else {}

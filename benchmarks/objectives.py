@@ -29,7 +29,7 @@ from stillhouse.cli import main as stillhouse
 SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD"}
 STARTS = {"wiki": "the encoder trained here on wiki-intro", "minilm": "all-MiniLM-L6-v2"}
 COST = "cost.json"
-USES = {"pretrain": "pretraining"}
+SECTIONS = {"pretrain": "pretraining"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -77,9 +77,8 @@ def train_start(source: Path, folder: Path) -> int:
     for step in steps:
         if (folder / step[-1]).is_dir():
             continue
-        code = stillhouse(
-            [step[0], "--params", f"{recipe}:{USES.get(step[0], step[0])}", "--work", str(folder / "work"), *step[1:]]
-        )
+        given = ["--params", f"{recipe}:{SECTIONS.get(step[0], step[0])}", "--work", str(folder / "work")]
+        code = stillhouse([step[0], *given, *step[1:]])
         if code:
             return code
     (folder / COST).write_text(json.dumps({"seconds": time.monotonic() - begun}))
@@ -108,8 +107,8 @@ def compare(name: str, source: Path, start: str, folder: Path) -> int:
     content = settings()
     recipe = content["recipe"]
     for changes in (content["sets"][name], content["starts"][start]):
-        for use, values in changes.items():
-            recipe[use] = recipe[use] | values
+        for step, values in changes.items():
+            recipe[step] = recipe[step] | values
     recipe["fetch_model"]["model"] = model
     place = folder / f"{start}-{name}"
     place.mkdir(parents=True, exist_ok=True)

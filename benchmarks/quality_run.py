@@ -30,7 +30,7 @@ SECONDS = "seconds"
 """The file with the processor time of a run."""
 TRAININGS = ("retriever_1", "retriever_2", "distilled", "reranker")
 NAMES = {"bm25": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
-"""The systems whose names on the page are not those of their uses."""
+"""The systems whose names on the page are not those of their steps."""
 
 
 def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     artifacts, given = ours / "artifacts", read_yaml(ours / "params.yaml")
     set_work(folder)
     runs = runs_of(artifacts)
-    teacher = next((use.inputs for use in graph_of(given) if use.name == "teacher"), {})
+    teacher = next((step.inputs for step in graph_of(given) if step.name == "teacher"), {})
     if "bm25" in teacher:
         runs[TEACHER] = teacher_run(artifacts, teacher, folder / "teacher")
     corpus = Corpus.open(artifacts / "ingest" / "corpus")
@@ -119,11 +119,11 @@ def fit(path: Path, cell: Cell, length: int) -> None:
     """Sets what the cell asks for in the settings that `new` wrote: the seed of trainings, and shorter passages."""
     given = read_yaml(path)
     given["fetch_model"]["passage_length"] = min(length, given["fetch_model"]["passage_length"])
-    for use in TRAININGS:
-        if isinstance(given.get(use), dict):
-            given[use] = given[use] | {"seed": cell.seed}
+    for step in TRAININGS:
+        if isinstance(given.get(step), dict):
+            given[step] = given[step] | {"seed": cell.seed}
             for name in ("gradient_cache", "mini_batch_size"):  # for longer passages, on a machine with less memory
-                given[use].pop(name, None)
+                given[step].pop(name, None)
     path.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
 
 

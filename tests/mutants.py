@@ -154,7 +154,7 @@ MUTANTS = (
         "a sample of an index that never changes",
         "training/fixed_passages.py",
         "[self.seed, SAMPLES, step]",
-        "[self._seed, SAMPLES]",
+        "[self.seed, SAMPLES]",
         (FIXED,),
     ),
     Mutant(

@@ -109,7 +109,7 @@ def _is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def uses(path: Path, package: str, *, top: bool) -> bool:
+def steps(path: Path, package: str, *, top: bool) -> bool:
     return any(within(name, (package,)) for name in imports(path, top=top))
 
 
@@ -178,7 +178,7 @@ def test_only_the_first_module_in_a_pod_imports_kfp() -> None:
     """It calls kfp's executor, which runs the library. `kubeflow/pipelines` and the commands above it import kfp."""
     above, first = LAYERS.index("stillhouse/kubeflow/pipelines"), ROOT / "stillhouse/kubeflow/pods/task.py"
     below = [path for path in own_modules().values() if path not in (ROOT / FACE, first) and layer(path) > above]
-    assert len(below) > 100 and not [path for path in below if uses(path, "kfp", top=False)]
+    assert len(below) > 100 and not [path for path in below if steps(path, "kfp", top=False)]
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -20,7 +20,7 @@ from stillhouse.pipeline.steps.spec import named
 pytestmark = pytest.mark.sample
 
 RECIPE = "labelled"
-[COMPARED] = [use.inputs for use in graph_of(load_recipe(find_recipe(RECIPE))) if use.name == "evaluate"]
+[COMPARED] = [step.inputs for step in graph_of(load_recipe(find_recipe(RECIPE))) if step.name == "evaluate"]
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
         raise InputError("--small uses the built-in sample; leave out --source or --small")
-    adjust: Adjust = small if arguments.small else lambda use, config: config
+    adjust: Adjust = small if arguments.small else lambda step, config: config
     planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
     folder = arguments.folder or Path("compare") / sweep.name
     failed = run_here(sweep, planned, folder, arguments)
@@ -210,8 +210,8 @@ def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:
     """
     refuse_foreign_files(target, results())
     for job in (plan.reference, *plan.jobs):
-        for use in job.uses:
-            refuse_foreign_outputs([use], folder / job.places[use.name] / ARTIFACTS)
+        for step in job.steps:
+            refuse_foreign_outputs([step], folder / job.places[step.name] / ARTIFACTS)
 
 
 def _recipe(path: Path, source: str | None, sweep: Sweep) -> dict[str, dict[str, object]]:

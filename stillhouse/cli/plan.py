@@ -22,10 +22,10 @@ def main(argv: Sequence[str]) -> int:
     ).parse(argv)
     params = Path("params.yaml")
     recipe = load_recipe(params)
-    settings, uses = configs(recipe, str(params)), graph_of(recipe, str(params))
+    settings, steps = configs(recipe, str(params)), graph_of(recipe, str(params))
     with watched("plan", quiet()):
-        write_plan(uses, settings, Path())
-        left = still_to_do(uses, settings, ARTIFACTS)
+        write_plan(steps, settings, Path())
+        left = still_to_do(steps, settings, ARTIFACTS)
         if left and not quiet():
-            say(outlook(left, len(uses), settings, ARTIFACTS))
+            say(outlook(left, len(steps), settings, ARTIFACTS))
     return 0

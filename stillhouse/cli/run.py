@@ -7,7 +7,7 @@ from pathlib import Path
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
-from stillhouse.pipeline.recipe_run import chosen_uses, run_recipe, uses_of_stage
+from stillhouse.pipeline.recipe_run import chosen_steps, run_recipe, steps_of_stage
 from stillhouse.pipeline.recipe_settings import add_set_flag, with_settings
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.small import small
@@ -47,19 +47,19 @@ def main(argv: Sequence[str]) -> int:
     arguments = run_parser().parse(argv)
     path = find_recipe(arguments.recipe) if arguments.recipe else arguments.params or Path("params.yaml")
     recipe = with_settings(load_recipe(path), arguments.settings, str(path))
-    settings, uses = configs(recipe, str(path)), graph_of(recipe, str(path))
+    settings, steps = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
         raise InputError("--small uses the built-in sample; leave out --source or --small")
     if arguments.small:
-        settings |= {use.name: small(use, settings[use.name]) for use in uses}
+        settings |= {step.name: small(step, settings[step.name]) for step in steps}
     if arguments.source:
-        for use in uses:
-            if use.section == "ingest":
-                settings[use.name] = dataclasses.replace(settings[use.name], source=arguments.source)
+        for step in steps:
+            if step.section == "ingest":
+                settings[step.name] = dataclasses.replace(settings[step.name], source=arguments.source)
     if arguments.stage and arguments.until:
         raise InputError("give a STAGE or --until, not both")
-    chosen = uses_of_stage(uses, arguments.stage) if arguments.stage else chosen_uses(uses, arguments.until)
+    chosen = steps_of_stage(steps, arguments.stage) if arguments.stage else chosen_steps(steps, arguments.until)
     typed = {"source"} if arguments.source else set()
     with environment(arguments, arguments.folder):
-        run_recipe(chosen, settings, arguments.folder / ARTIFACTS, path, typed, uses if arguments.stage else ())
+        run_recipe(chosen, settings, arguments.folder / ARTIFACTS, path, typed, steps if arguments.stage else ())
     return 0

@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
         with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
             page = write_results(plan, arguments, baseline, failures, staging)
     for name, failure in failures.items():
-        warn(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
+        warn(f"stillhouse: {name} failed at {failure.step}: {failure.reason}")
     if page:
         show(f"the figures are in {arguments.folder}; open {arguments.folder / page.name}")
     if failures:

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from stillhouse.corpus.answers import TEXT
-
-SPLITS = ("train", "dev", "test")
+from stillhouse.corpus.sources.rows import SPLITS as SPLITS
 
 NUMBERS = ("position", "relevance")
 """The columns that are int32; all others are texts."""

@@ -24,7 +24,7 @@ SYSTEMS: Mapping[str, str] = {
     "distilled": "distilled retriever: mined negatives and the teacher's scores",
     "zero_shot_hybrid": "BM25 and the base model together, with weights from dev",
     "averaged": "the averaged weights of the retriever before and after its training, with the share chosen on dev",
-    "best": "the best on dev of all retrievers, each alone and with BM25",
+    "best": "the best on dev of all retrievers, alone, with BM25 and with late interaction",
 }
 TRAININGS: Mapping[str, str] = {
     "lm_head": "language-model head",

@@ -104,10 +104,10 @@ class Api:
 
 
 def reason(error: Any) -> str:
-    """The readable message in the server's answer. The details of a refused upload are a Go stack trace."""
+    """The readable message in the server's answer, at most 400 characters: a proxy may answer with a whole page."""
     try:
         content = json.loads(error.body)
         text = str(content.get("message") or content.get("error_message") or content["error"])
     except (ValueError, TypeError, KeyError, AttributeError):
         text = str(error.body or error.reason or "without a reason")
-    return redact(" ".join(text.split()))
+    return redact(" ".join(text.split()))[:400].rstrip()

@@ -167,7 +167,7 @@ SETTINGS = "stillhouse.json"
 POOLINGS = ("cls", "mean")
 """The poolings of a `TransformerTower`."""
 OF_MODULES = "modules"
-"""The value of `pooling` for a model that sentence-transformers' own modules compute (`module_tower.py`)."""
+"""The value of `pooling` for a model that sentence-transformers' own modules compute."""
 LONGEST = 1_000_000
 """The largest length of a text in tokens for any model; a larger number must be a mistake."""
 QUERY_PROMPT = "query"

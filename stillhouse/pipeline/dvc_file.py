@@ -19,10 +19,10 @@ import yaml
 from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.evaluation.systems import about_training
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
+from stillhouse.pipeline.graph_steps import GraphStep, Stage, stages_of
 from stillhouse.pipeline.plan_files import PLAN, plan_file
 from stillhouse.pipeline.recipes import Recipe, load_recipe
 from stillhouse.pipeline.steps.places import IN_REPOSITORY, location_fields
-from stillhouse.pipeline.uses import Stage, Use, stages_of
 
 HEADER = """\
 # Rendered from stillhouse/pipeline/graph.py; a test holds it to that. To render it again:
@@ -33,34 +33,34 @@ PLAN_STAGE = {"plan": {"cmd": "stillhouse plan", "always_changed": True, "outs":
 
 def render(recipe: Recipe, folder: Path) -> str:
     """The text of dvc.yaml for a recipe in `folder`."""
-    uses = graph_of(recipe)
-    evaluations = [path for use in uses for name, path in use.output_paths().items() if name == "evaluation"]
-    figures = ["metrics", "dev_metrics"] + ["teachers"] * any("teacher" in use.inputs for use in uses)
+    steps = graph_of(recipe)
+    evaluations = [path for step in steps for name, path in step.output_paths().items() if name == "evaluation"]
+    figures = ["metrics", "dev_metrics"] + ["teachers"] * any("teacher" in step.inputs for step in steps)
     content = {
-        "stages": PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(uses)},
+        "stages": PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(steps)},
         "params": ["params.yaml"],
         "metrics": [f"{path}/{name}.json" for path in evaluations for name in figures],
-        "plots": [_plot(use.name) for use in uses if "curves" in use.output_paths()],
+        "plots": [_plot(step.name) for step in steps if "curves" in step.output_paths()],
     }
     return HEADER + yaml.dump(content, sort_keys=False, width=1000, Dumper=Indented)
 
 
 def stage(of: Stage, recipe: Recipe, folder: Path) -> dict[str, Any]:
     """One stage of dvc.yaml, whose output is a folder for each of its steps."""
-    sources = [source for use in of.uses for source in _sources(use, recipe, folder)]
+    sources = [source for step in of.steps for source in _sources(step, recipe, folder)]
     read = [(ARTIFACTS / source).as_posix() for source in of.sources]
-    outs: list[Any] = [{(ARTIFACTS / use.name).as_posix(): {"persist": True}} for use in of.uses]
+    outs: list[Any] = [{(ARTIFACTS / step.name).as_posix(): {"persist": True}} for step in of.steps]
     deps = [plan_file(of.name).as_posix(), *dict.fromkeys(sources), *read]
     return {"cmd": f"stillhouse run {of.name}", "deps": deps, "outs": outs}
 
 
-def _sources(use: Use, recipe: Recipe, folder: Path) -> list[str]:
+def _sources(step: GraphStep, recipe: Recipe, folder: Path) -> list[str]:
     """The paths on this machine that a step reads outside the run."""
-    settings = recipe.get(use.section, {})
+    settings = recipe.get(step.section, {})
     elsewhere = IN_REPOSITORY if settings.get("repo") else ()  # `source` is then a path in it
     return [
-        f"${{{use.section}.{field}}}"
-        for field in location_fields(use.step)
+        f"${{{step.section}.{field}}}"
+        for field in location_fields(step.spec)
         if field not in elsewhere
         if (value := settings.get(field)) and value != SAMPLE and (folder / value).exists()
     ]

@@ -14,12 +14,12 @@ from typing import Any
 
 from stillhouse.core.config import GRAPH as GRAPH
 from stillhouse.core.config import refuse_unknown
+from stillhouse.pipeline.graph_steps import ARTIFACTS as ARTIFACTS
+from stillhouse.pipeline.graph_steps import GraphStep as GraphStep
+from stillhouse.pipeline.graph_steps import dense, staged, step_of
+from stillhouse.pipeline.graph_steps import needed as needed
 from stillhouse.pipeline.stages import STAGES as STAGES
 from stillhouse.pipeline.stages import changed
-from stillhouse.pipeline.uses import ARTIFACTS as ARTIFACTS
-from stillhouse.pipeline.uses import Use as Use
-from stillhouse.pipeline.uses import dense, staged, used
-from stillhouse.pipeline.uses import needed as needed
 
 CORPUS = {"corpus": "ingest/corpus"}
 GATE = {"validation": "validate/validation"}
@@ -30,7 +30,7 @@ START = "fetch_model/encoder"
 HYBRID_RUN = "zero_shot_hybrid_run"
 TRAININGS = ("pretrain", "train-retriever", "train-reranker", "train-projection")
 """The steps with loss curves."""
-LEXICAL = Use("bm25", "bm25", CORPUS | GATE)
+LEXICAL = GraphStep("bm25", "bm25", CORPUS | GATE)
 BM25 = {"bm25": "bm25/bm25"}
 TOKENIZED = {"tokens": "tokenize/tokens"}
 MINED_2 = CORPUS | {"negatives": "mine_2/negatives"}
@@ -39,89 +39,89 @@ RERANKER = {"reranker": "reranker/reranker"}
 
 def _searched(retriever: str, system: str = "") -> dict[str, str]:
     """A retriever (`step/output`) with the index of its system."""
-    return {"retriever": retriever, "index": f"{system or used(retriever)}_index/index"}
+    return {"retriever": retriever, "index": f"{system or step_of(retriever)}_index/index"}
 
 
-def _mine(name: str, retriever: str, system: str = "") -> Use:
+def _mine(name: str, retriever: str, system: str = "") -> GraphStep:
     """Hard negatives of a retriever."""
-    return Use(name, "mine", CORPUS | _searched(retriever, system) | {"others": "bm25/negatives"})
+    return GraphStep(name, "mine", CORPUS | _searched(retriever, system) | {"others": "bm25/negatives"})
 
 
-def _train(name: str, negatives: str, encoder: str, teacher: str = "") -> tuple[Use, ...]:
+def _train(name: str, negatives: str, encoder: str, teacher: str = "") -> tuple[GraphStep, ...]:
     """A retriever with its index and its run."""
     inputs = CORPUS | {"negatives": f"{negatives}/negatives", "encoder": encoder}
-    own = Use(name, "train-retriever", inputs | ({"teacher": f"{teacher}/teacher"} if teacher else {}))
+    own = GraphStep(name, "train-retriever", inputs | ({"teacher": f"{teacher}/teacher"} if teacher else {}))
     return (own, *dense(name, f"{name}/retriever"))
 
 
-def _fused_teacher() -> Use:
+def _fused_teacher() -> GraphStep:
     """Retriever 2 together with BM25."""
-    return Use("teacher", "score-pairs", MINED_2 | _searched("retriever_2/retriever") | BM25)
+    return GraphStep("teacher", "score-pairs", MINED_2 | _searched("retriever_2/retriever") | BM25)
 
 
-def _projected() -> tuple[Use, ...]:
+def _projected() -> tuple[GraphStep, ...]:
     """Retriever 2 with a linear layer that learned from all passages at once."""
     inputs = CORPUS | {"encoder": "retriever_2/retriever", "old_index": "retriever_2_index/index"}
-    return (Use("projected", "train-projection", inputs), *dense("projected", "projected/retriever"))
+    return (GraphStep("projected", "train-projection", inputs), *dense("projected", "projected/retriever"))
 
 
-def _averaged(start: str) -> tuple[Use, ...]:
+def _averaged(start: str) -> tuple[GraphStep, ...]:
     """The average of the distilled retriever's weights with those of an earlier model."""
     inputs = CORPUS | {"start": start, "trained": "distilled/retriever", "negatives": "mine_2/negatives"}
-    return (Use("averaged", "average", inputs), *dense("averaged", "averaged/retriever"))
+    return (GraphStep("averaged", "average", inputs), *dense("averaged", "averaged/retriever"))
 
 
-def _base_with_bm25() -> tuple[Use, Use]:
+def _base_with_bm25() -> tuple[GraphStep, GraphStep]:
     """The base model fused with BM25: the baseline to beat."""
     searched = CORPUS | _searched(START, "zero_shot")
     return (
-        Use("zero_shot_hybrid", "hybrid", searched | BM25),
-        Use(HYBRID_RUN, "retrieve", searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
+        GraphStep("zero_shot_hybrid", "hybrid", searched | BM25),
+        GraphStep(HYBRID_RUN, "retrieve", searched | {"hybrid": "zero_shot_hybrid/hybrid"}),
     )
 
 
-def _graph(stages: Mapping[str, tuple[Use, ...]]) -> dict[str, tuple[Use, ...]]:
+def _graph(stages: Mapping[str, tuple[GraphStep, ...]]) -> dict[str, tuple[GraphStep, ...]]:
     """The stages with a last one: the choice among the base model and all retrievers that have an index, and the
     evaluation of all runs, with the loss curves of all trainings."""
-    uses = staged(stages)
-    retrievers = {use.name.removesuffix("_index"): use.inputs["retriever"] for use in uses if use.step_name == "index"}
+    steps = staged(stages)
+    retrievers = {step.name.removesuffix("_index"): step.inputs["retriever"] for step in steps if step.kind == "index"}
     of_best = {f"candidates/{system}": retriever for system, retriever in retrievers.items()}
     of_best |= {f"indexes/{system}": f"{system}_index/index" for system in retrievers}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
-    runs = [use.name for use in uses if use.step_name in ("bm25", "retrieve", "rerank")]
+    runs = [step.name for step in steps if step.kind in ("bm25", "retrieve", "rerank")]
     runs.sort(key=lambda name: name == HYBRID_RUN)  # a baseline, of which no training is the next stage
     measured = {f"run/{run.removesuffix('_run')}": f"{run}/run" for run in (*runs, "best_run")}
-    curves = {f"curves/{use.name}": f"{use.name}/curves" for use in uses if use.step_name in TRAININGS}
+    curves = {f"curves/{step.name}": f"{step.name}/curves" for step in steps if step.kind in TRAININGS}
     last = (
-        Use("best", "select-best", CORPUS | BM25 | of_best),
-        Use("best_run", "retrieve", CORPUS | found),
-        Use("evaluate", "evaluate", CORPUS | measured | curves),
+        GraphStep("best", "select-best", CORPUS | BM25 | of_best),
+        GraphStep("best_run", "retrieve", CORPUS | found),
+        GraphStep("evaluate", "evaluate", CORPUS | measured | curves),
     )
     return {**stages, "evaluation": last}
 
 
-FETCH, INGEST = Use("fetch_model", "fetch-model"), Use("ingest", "ingest")
-CHECKED = Use("validate", "validate", CORPUS | {"encoder": START})
+FETCH, INGEST = GraphStep("fetch_model", "fetch-model"), GraphStep("ingest", "ingest")
+CHECKED = GraphStep("validate", "validate", CORPUS | {"encoder": START})
 """With the base model, whose tokenizer says which passages are truncated."""
-TOKENS = Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": START})
-LM_HEAD = Use("lm_head", "pretrain", TOKENIZED | {"init": START})
+TOKENS = GraphStep("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": START})
+LM_HEAD = GraphStep("lm_head", "pretrain", TOKENIZED | {"init": START})
 WITH_HEAD = {"init": "lm_head/encoder"}
 
 SIMLM = _graph(
     {
         "corpus": (
             FETCH,
-            Use("fetch_generator", "fetch-model"),
-            Use("fetch_reranker", "fetch-model"),
+            GraphStep("fetch_generator", "fetch-model"),
+            GraphStep("fetch_reranker", "fetch-model"),
             INGEST,
-            Use("validate", "validate", CORPUS),
+            GraphStep("validate", "validate", CORPUS),
             TOKENS,
-            Use("importance", "importance", TOKENIZED),
+            GraphStep("importance", "importance", TOKENIZED),
             LEXICAL,
         ),
         PRETRAINING: (
             LM_HEAD,
-            Use(
+            GraphStep(
                 PRETRAINING,
                 "pretrain",
                 TOKENIZED
@@ -141,9 +141,9 @@ SIMLM = _graph(
         ),
         "distillation": (
             _mine("mine_2", "retriever_2/retriever"),
-            Use("reranker", "train-reranker", MINED_2 | {"init": "fetch_reranker/encoder", "encoder": START}),
-            Use("teacher", "score-pairs", MINED_2 | RERANKER | _searched("retriever_2/retriever")),
-            Use("reranked_run", "rerank", CORPUS | {"candidates": "retriever_2_run/run"} | RERANKER),
+            GraphStep("reranker", "train-reranker", MINED_2 | {"init": "fetch_reranker/encoder", "encoder": START}),
+            GraphStep("teacher", "score-pairs", MINED_2 | RERANKER | _searched("retriever_2/retriever")),
+            GraphStep("reranked_run", "rerank", CORPUS | {"candidates": "retriever_2_run/run"} | RERANKER),
             *_train("distilled", "mine_2", PRETRAINED["encoder"], "teacher"),
         ),
     }
@@ -192,7 +192,7 @@ LANGUAGE_MODEL = _graph(
         "corpus": (FETCH, INGEST, CHECKED, TOKENS, LEXICAL),
         PRETRAINING: (
             LM_HEAD,
-            Use(PRETRAINING, "pretrain", TOKENIZED | WITH_HEAD),
+            GraphStep(PRETRAINING, "pretrain", TOKENIZED | WITH_HEAD),
         ),
         "retriever_1": (
             *dense("zero_shot", START),
@@ -212,7 +212,7 @@ LANGUAGE_MODEL = _graph(
 )
 """For a base model that is not a retriever yet: it is pre-trained first."""
 
-GRAPHS: Mapping[str, Mapping[str, tuple[Use, ...]]] = {
+GRAPHS: Mapping[str, Mapping[str, tuple[GraphStep, ...]]] = {
     "simlm": SIMLM,
     "labelled": LABELLED,
     "unlabelled": UNLABELLED,
@@ -220,11 +220,11 @@ GRAPHS: Mapping[str, Mapping[str, tuple[Use, ...]]] = {
 }
 """By the name that recipes give; a recipe without one has the first."""
 
-USES = staged(SIMLM)
+SIMLM_STEPS = staged(SIMLM)
 """The steps of the papers' run."""
 
 
-def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...]:
+def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[GraphStep, ...]:
     """The steps of a recipe's run, each with its stage, inputs first: its graph, changed by its section `stages`.
 
     Raises `InputError` for a graph, step, input or output that does not exist, and for steps that form a cycle; `where`
@@ -235,17 +235,17 @@ def graph_of(recipe: Mapping[str, Any], where: str = "recipe") -> tuple[Use, ...
     """
     name = recipe.get(GRAPH) or next(iter(GRAPHS))
     refuse_unknown(name, GRAPHS, f"{where}: there is no {GRAPH}")
-    uses = changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
-    return tuple(_with_tokenizer(use, recipe.get(use.section)) for use in uses)
+    steps = changed(staged(GRAPHS[name]), recipe.get(STAGES), where, frozenset(recipe))
+    return tuple(_with_tokenizer(step, recipe.get(step.section)) for step in steps)
 
 
-def _with_tokenizer(use: Use, settings: Any) -> Use:
+def _with_tokenizer(step: GraphStep, settings: Any) -> GraphStep:
     """An `ingest` that splits passages counts the base model's tokens. Any other corpus does not depend on it."""
     if isinstance(settings, Mapping) and settings.get("split_tokens"):
-        return replace(use, inputs={"tokenizer": START} | dict(use.inputs))
-    return use
+        return replace(step, inputs={"tokenizer": START} | dict(step.inputs))
+    return step
 
 
-def known_uses(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, Use]:
+def known_steps(recipe: Mapping[str, Any], where: str = "recipe") -> dict[str, GraphStep]:
     """Every step that a recipe may have a section for."""
-    return {use.name: use for use in graph_of(recipe, where)}
+    return {step.name: step for step in graph_of(recipe, where)}

@@ -17,19 +17,19 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 
 @contextmanager
 def keys_in_errors(
-    step: Step, recipe: Path | str, section: str, typed: Container[str], use: str | None = None
+    spec: Step, recipe: Path | str, section: str, typed: Container[str], step: str | None = None
 ) -> Iterator[None]:
     """Begins an `InputError` with the recipe and the section of a step, and shows its flags as keys.
 
-    `--dev-fraction` becomes `ingest.dev_fraction`, unless the user `typed` this flag. If the step runs as a `use` of
-    the recipe, an input's flag becomes its key below `stages`. A command between backquotes keeps its flags.
+    `--dev-fraction` becomes `ingest.dev_fraction`, unless the user `typed` this flag. If it runs as the `step` of a
+    graph, an input's flag becomes its key below `stages`. A command between backquotes keeps its flags.
     """
     try:
         yield
     except InputError as error:
-        keys = {name: f"{section}.{name}" for name in field_types(step.config) if name not in typed}
-        if use:
-            keys |= {port.name: f"{STAGES}.{use}.{port.name}" for port in step.inputs if not port.many}
+        keys = {name: f"{section}.{name}" for name in field_types(spec.config) if name not in typed}
+        if step:
+            keys |= {port.name: f"{STAGES}.{step}.{port.name}" for port in spec.inputs if not port.many}
         parts = str(error).split("`")
         parts[::2] = [FLAG.sub(lambda flag: keys.get(flag[1].replace("-", "_"), flag[0]), part) for part in parts[::2]]
         error.args = (f"{recipe}: {section}: {'`'.join(parts)}",)

@@ -21,7 +21,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.settings import RUN
 from stillhouse.core.report import Report
 from stillhouse.core.terminal import warn
-from stillhouse.pipeline.uses import Use
+from stillhouse.pipeline.graph_steps import GraphStep
 
 ADDRESS, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
 RECIPE, PARENT = "stillhouse.recipe", "mlflow.parentRunId"
@@ -29,14 +29,14 @@ NOT_ALLOWED = re.compile(r"[^\w\-. :/]", re.ASCII)
 """What MLflow refuses in the name of a figure."""
 
 
-def logged(recipe: Path) -> Callable[[Use, Any, Report, Path], None]:
+def logged(recipe: Path) -> Callable[[GraphStep, Any, Report, Path], None]:
     """What logs a finished step of the run of a recipe, given its settings, report and root folder.
 
     It does nothing without `MLFLOW_TRACKING_URI`. A server that does not answer costs a line in the log, never the run.
     Raises `InputError` if mlflow is not installed.
     """
     if not os.environ.get(ADDRESS):
-        return lambda use, config, report, root: None
+        return lambda step, config, report, root: None
     try:
         import mlflow
     except ImportError as error:
@@ -54,25 +54,25 @@ def logged(recipe: Path) -> Callable[[Use, Any, Report, Path], None]:
         with mlflow.start_run(run_name=name, tags=tags) as run:
             return str(run.info.run_id)
 
-    def log(use: Use, config: Any, report: Report, root: Path) -> None:
+    def log(step: GraphStep, config: Any, report: Report, root: Path) -> None:
         try:
-            stage = use.stage or use.name
+            stage = step.stage or step.name
             if stage not in stages:
                 stages[stage] = _new(stage, {PARENT: parent()})
             with mlflow.start_run(run_id=stages[stage]):
-                mlflow.log_params({f"{use.name}.{name}": value for name, value in asdict(config).items()})
-                _figures(use, report, root, f"{use.name}.")
-            if use.step_name == "evaluate":
+                mlflow.log_params({f"{step.name}.{name}": value for name, value in asdict(config).items()})
+                _figures(step, report, root, f"{step.name}.")
+            if step.kind == "evaluate":
                 with mlflow.start_run(run_id=parent()):
-                    _figures(use, report, root, "")
+                    _figures(step, report, root, "")
         except (mlflow.MlflowException, OSError) as error:
-            warn(f"stillhouse: {ADDRESS}: {use.name} is not logged: {error}")
+            warn(f"stillhouse: {ADDRESS}: {step.name} is not logged: {error}")
 
-    def _figures(use: Use, report: Report, root: Path, prefix: str) -> None:
+    def _figures(step: GraphStep, report: Report, root: Path, prefix: str) -> None:
         named = {NOT_ALLOWED.sub("_", prefix + name.replace("@", "_at_")): of for name, of in report.metrics.items()}
         mlflow.log_metrics(named)
         if report.html:
-            first = next(iter(use.output_paths(root).values()))
-            mlflow.log_artifact(str(first / report.html), use.name)
+            first = next(iter(step.output_paths(root).values()))
+            mlflow.log_artifact(str(first / report.html), step.name)
 
     return log

@@ -12,8 +12,8 @@ from typing import Any
 
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.config import recorded
+from stillhouse.pipeline.graph_steps import ARTIFACTS, GraphStep, Stage, stages_of
 from stillhouse.pipeline.steps.places import location_fields
-from stillhouse.pipeline.uses import ARTIFACTS, Stage, Use, stages_of
 
 PLAN = ARTIFACTS / "plan"
 
@@ -26,20 +26,20 @@ def plan_file(stage: str) -> Path:
 def planned(stage: Stage, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a stage computes, by step: version, settings, the sources of its inputs and the places that it reads."""
     return {
-        use.name: {
-            "step": use.step_name,
-            "version": use.step.version,
-            "inputs": dict(use.inputs),
-            "settings": recorded(settings[use.name]),
-            "places": {name: getattr(settings[use.name], name) for name in location_fields(use.step)},
+        step.name: {
+            "step": step.kind,
+            "version": step.spec.version,
+            "inputs": dict(step.inputs),
+            "settings": recorded(settings[step.name]),
+            "places": {name: getattr(settings[step.name], name) for name in location_fields(step.spec)},
         }
-        for use in stage.uses
+        for step in stage.steps
     }
 
 
-def write_plan(uses: Sequence[Use], settings: Mapping[str, Any], folder: Path) -> None:
+def write_plan(steps: Sequence[GraphStep], settings: Mapping[str, Any], folder: Path) -> None:
     """Writes the plan of every stage below `folder`, and removes those of stages that the run no longer has."""
-    stages = stages_of(uses)
+    stages = stages_of(steps)
     for stage in stages:
         write_whole_json(folder / plan_file(stage.name), planned(stage, settings))
     for path in (folder / PLAN).glob("*.json"):

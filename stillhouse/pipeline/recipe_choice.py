@@ -273,7 +273,7 @@ def describe_start(start: Start | None) -> str:
 
 def unfit(recipe: str, start: Start) -> str:
     """A warning if a named recipe does not suit its base model; empty if it does, or if that is unknown."""
-    pretrains = any(use.name == PRETRAINING for use in graph_of(load_recipe(find_recipe(recipe))))
+    pretrains = any(step.name == PRETRAINING for step in graph_of(load_recipe(find_recipe(recipe))))
     if start.kind == LANGUAGE_MODEL and not pretrains:
         return f"{start.name} is a bare language model ({start.why}), but the recipe {recipe} does not pre-train it"
     if start.kind == RETRIEVER and pretrains:

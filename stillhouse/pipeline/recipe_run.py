@@ -11,62 +11,62 @@ from stillhouse.core.config import refuse_unknown
 from stillhouse.core.context import quiet, say
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing, in_words, watched
-from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses, still_to_do
+from stillhouse.pipeline.graph_steps import GraphStep, needed, stages_of
+from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_steps, still_to_do
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.mlflow_runs import logged
 from stillhouse.pipeline.run_progress import outlook
-from stillhouse.pipeline.uses import Use, needed, stages_of
 
 
-def chosen_uses(uses: Sequence[Use], until: str | None) -> Sequence[Use]:
+def chosen_steps(steps: Sequence[GraphStep], until: str | None) -> Sequence[GraphStep]:
     """The step `until` and everything it needs, or all without it. Raises `InputError` if it does not exist."""
     if not until:
-        return uses
-    refuse_unknown(until, [use.name for use in uses], "--until: there is no step")
-    return needed(uses, [until])
+        return steps
+    refuse_unknown(until, [step.name for step in steps], "--until: there is no step")
+    return needed(steps, [until])
 
 
-def uses_of_stage(uses: Sequence[Use], name: str) -> Sequence[Use]:
+def steps_of_stage(steps: Sequence[GraphStep], name: str) -> Sequence[GraphStep]:
     """The steps of one stage. Raises `InputError` if the run has no such stage."""
-    stages = {stage.name: stage.uses for stage in stages_of(uses)}
+    stages = {stage.name: stage.steps for stage in stages_of(steps)}
     refuse_unknown(name, stages, "the run has no stage")
     return stages[name]
 
 
 def run_recipe(
-    uses: Sequence[Use],
+    steps: Sequence[GraphStep],
     settings: Mapping[str, Any],
     root: Path,
     recipe: Path,
     typed: Container[str] = (),
-    whole: Sequence[Use] = (),
+    whole: Sequence[GraphStep] = (),
 ) -> None:
-    """Runs uses in order below `root`, skips those that are up to date, and logs the time left.
+    """Runs steps in order below `root`, skips those that are up to date, and logs the time left.
 
     The log is never silent for ten seconds, between steps either.
 
-    `settings` maps every use to its config. `whole` are the uses of the whole run, if `uses` are one of its stages: the
-    log then counts these. Errors name the keys of `recipe`, except settings in `typed`, which the user gave as flags.
-    Raises what the steps raise, and, before any work, `InputError` if an output would replace something that no step
-    wrote.
+    `settings` maps every step to its config. `whole` are the steps of the whole run, if `steps` are one of its stages:
+    the log then counts these. Errors name the keys of `recipe`, except settings in `typed`, which the user gave as
+    flags. Raises what the steps raise, and, before any work, `InputError` if an output would replace something that no
+    step wrote.
     """
-    refuse_foreign_outputs(uses, root)
+    refuse_foreign_outputs(steps, root)
     with only_process(root), watched("run", quiet()):
         started = time.monotonic()
         if not whole:
             with doing("checking which steps are up to date"):
-                todo = still_to_do(uses, settings, root)
-            say(outlook(todo, len(uses), settings, root))
-        reports = run_uses(
-            uses,
+                todo = still_to_do(steps, settings, root)
+            say(outlook(todo, len(steps), settings, root))
+        reports = run_steps(
+            steps,
             settings,
             root,
             say,
-            lambda use: keys_in_errors(use.step, recipe, use.section, typed, use.name),
+            lambda step: keys_in_errors(step.spec, recipe, step.section, typed, step.name),
             whole,
             done=logged(recipe),
         )
         skipped = sum(report is None for report in reports.values())
-        say(f"{len(uses)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
-        if {"best", "evaluate"} <= {use.name for use in uses}:
+        say(f"{len(steps)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
+        if {"best", "evaluate"} <= {step.name for step in steps}:
             say(f"report: {root / 'evaluate' / 'evaluation' / 'report.html'}; `stillhouse search` asks the winner")

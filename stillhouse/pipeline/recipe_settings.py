@@ -14,7 +14,7 @@ from typing import Any
 from stillhouse.core.config import field_types, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.setting_kinds import from_text, plain
-from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.graph import known_steps
 from stillhouse.pipeline.parser import flag
 from stillhouse.pipeline.recipes import Recipe, configs, copied
 
@@ -38,7 +38,7 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
     Raises `InputError` with the nearest step, setting or value, and for settings that do not go together.
     """
     changed = copied(recipe)
-    uses = known_uses(recipe, where)
+    steps = known_steps(recipe, where)
     given: set[str] = set()
     for word in words:
         place, equals, text = word.partition("=")
@@ -46,11 +46,11 @@ def with_settings(recipe: Recipe, words: Sequence[str], where: str) -> dict[str,
         if not (equals and dot and setting) or place in given:
             raise InputError(f"--set {word}: write STAGE.SETTING=VALUE, like retriever_1.learning_rate=1e-5, each once")
         given.add(place)
-        refuse_unknown(name, uses, f"--set {word}: {where} has no stage")
-        kinds = field_types(uses[name].step.config)
+        refuse_unknown(name, steps, f"--set {word}: {where} has no stage")
+        kinds = field_types(steps[name].spec.config)
         refuse_unknown(setting, kinds, f"--set {word}: {name} has no setting")
         value = from_text(text, kinds[setting], f"--set {place}")
-        changed.setdefault(uses[name].section, {})[setting] = plain(value)
+        changed.setdefault(steps[name].section, {})[setting] = plain(value)
         _refuse_measures(setting, value)
     configs(changed, f"{where} with --set")
     return changed
@@ -70,7 +70,7 @@ def read_settings(text: str, recipe: Recipe, where: str) -> dict[str, dict[str, 
         raise InputError(f"settings is not valid JSON: {error}; {EXAMPLE}") from None
     if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
         raise InputError(f"settings must be sections that contain settings; {EXAMPLE}")
-    known = {use.section for use in known_uses(recipe, where).values()}
+    known = {step.section for step in known_steps(recipe, where).values()}
     for section, values in found.items():
         refuse_unknown(section, known, f"settings: {where} has no section")
         for setting, value in values.items():

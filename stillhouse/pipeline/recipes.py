@@ -1,4 +1,4 @@
-"""Recipes: YAML files with the settings of each use of a step, found by name (shipped) or by path."""
+"""Recipes: YAML files with the settings of each step, found by name (shipped) or by path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from stillhouse.core.config import build, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.options import SAMPLE
-from stillhouse.pipeline.graph import GRAPH, STAGES, graph_of, known_uses
+from stillhouse.pipeline.graph import GRAPH, STAGES, graph_of, known_steps
 from stillhouse.pipeline.steps.places import location_fields
 
 Recipe = Mapping[str, Any]
@@ -43,23 +43,23 @@ def find_recipe(name: str) -> Path:
 
 
 def load_recipe(path: Path) -> dict[str, Any]:
-    """Reads the recipe of a whole run. Raises `InputError` for a section that names no use, and for invalid
+    """Reads the recipe of a whole run. Raises `InputError` for a section that names no step, and for invalid
     `stages`."""
     recipe = read_recipe(path)
-    refuse_unknown_sections(recipe, [GRAPH, *known_uses(recipe, str(path)), STAGES], str(path))
+    refuse_unknown_sections(recipe, [GRAPH, *known_steps(recipe, str(path)), STAGES], str(path))
     return recipe
 
 
 def configs(recipe: Recipe, where: str) -> dict[str, Any]:
-    """The checked settings of every use; a use without a section has its defaults.
+    """The checked settings of every step; a step without a section has its defaults.
 
     Raises `InputError` with the nearest section, setting or value. `where` names the recipe in messages.
     """
-    uses = known_uses(recipe, where)
-    refuse_unknown_sections(recipe, [GRAPH, *uses, STAGES], where)
+    steps = known_steps(recipe, where)
+    refuse_unknown_sections(recipe, [GRAPH, *steps, STAGES], where)
     return {
-        name: build(use.step.config, recipe.get(use.section, {}), f"{where}: {use.section}")
-        for name, use in uses.items()
+        name: build(step.spec.config, recipe.get(step.section, {}), f"{where}: {step.section}")
+        for name, step in steps.items()
     }
 
 
@@ -70,7 +70,7 @@ def copied(recipe: Recipe) -> dict[str, Any]:
 
 def sections(recipe: Recipe) -> list[str]:
     """The sections that the stages of a recipe's run read."""
-    return list(dict.fromkeys(use.section for use in graph_of(recipe)))
+    return list(dict.fromkeys(step.section for step in graph_of(recipe)))
 
 
 def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, Any]:
     A location that is not an existing path, such as the name of a model on a hub, stays unchanged.
     """
     result = copied(recipe)
-    uses = known_uses(recipe)
-    for name in result.keys() & uses.keys():
+    steps = known_steps(recipe)
+    for name in result.keys() & steps.keys():
         values = result[name]
-        for key in location_fields(uses[name].step):
+        for key in location_fields(steps[name].spec):
             value = values.get(key)
             if value and value != SAMPLE and not Path(value).is_absolute() and (start / value).exists():
                 values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()

@@ -12,16 +12,7 @@ from stillhouse.core.monitoring.activity import by_stage, in_words
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.start_model import config_of, place_of
-from stillhouse.pipeline.step_times import (
-    ON_GPU,
-    TRAININGS,
-    Scale,
-    layer_weights,
-    mean_tokens,
-    on_processor,
-    predicted_seconds,
-    steps_of,
-)
+from stillhouse.pipeline.step_times import ON_GPU, Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -34,10 +25,9 @@ PAIRS_A_PASSAGE = 2
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """The seconds of every use of a run, and the steps of its trainings. `more` if only part of the source was read."""
+    """The seconds of every step of a run. `more` if only part of the source was read."""
 
     seconds: Mapping[str, float]
-    steps: Mapping[str, int]
     more: bool
 
     @property
@@ -57,10 +47,8 @@ def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
     if look is None or why_none(settings, look):
         return None
     scale = scale_of_look(settings, look)
-    uses = graph_of(recipe)
-    seconds = {use.name: predicted_seconds(use.step_name, settings[use.name], scale) for use in uses}
-    steps = {use.name: steps_of(use.step_name, settings[use.name], scale) for use in uses if use.step_name in TRAININGS}
-    return Forecast(seconds, steps, not look.whole)
+    seconds = {step.name: predicted_seconds(step.kind, settings[step.name], scale) for step in graph_of(recipe)}
+    return Forecast(seconds, not look.whole)
 
 
 def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:

@@ -8,22 +8,22 @@ from typing import Any
 
 from stillhouse.core.monitoring.activity import by_stage, doing, in_words
 from stillhouse.pipeline.graph import CORPUS, START
+from stillhouse.pipeline.graph_steps import GraphStep
 from stillhouse.pipeline.step_times import on_processor, predicted_seconds, scale_of
-from stillhouse.pipeline.uses import Use
 
 
-def outlook(left: Sequence[Use], total: int, settings: Mapping[str, Any], root: Path) -> str:
-    """The lines before a run: how many of its uses are `left`, and how long they take, in all and one by one."""
+def outlook(left: Sequence[GraphStep], total: int, settings: Mapping[str, Any], root: Path) -> str:
+    """The lines before a run: how many of its steps are `left`, and how long they take, in all and one by one."""
     said, seconds = f"{len(left)} of {total} steps to do", expected_seconds(left, settings, root)
     if not seconds:
         return said
     return "\n".join([f"{said}: about {in_words(sum(seconds.values()))} on this machine:", *by_stage(seconds)])
 
 
-def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str, Any], root: Path) -> str:
-    """The line before the first of the uses that are `left`: its own time, and that of all of them."""
+def position(number: int, total: int, left: Sequence[GraphStep], settings: Mapping[str, Any], root: Path) -> str:
+    """The line before the first of the steps that are `left`: its own time, and that of all of them."""
     first, seconds = left[0], expected_seconds(left, settings, root)
-    said = f"step {number} of {total}: {first.name} ({first.step_name})"
+    said = f"step {number} of {total}: {first.name} ({first.kind})"
     if not seconds:
         return said
     rest = f"; about {in_words(sum(seconds.values()))} left in all" if len(left) > 1 else ""
@@ -31,9 +31,9 @@ def position(number: int, total: int, left: Sequence[Use], settings: Mapping[str
 
 
 @doing("estimating the time")
-def expected_seconds(uses: Sequence[Use], settings: Mapping[str, Any], root: Path) -> dict[str, float]:
-    """The time of each use on this machine's CPU; empty on a GPU, and before the corpus and the base model exist."""
-    scale = scale_of(root / CORPUS["corpus"], root / START) if uses and on_processor() else None
+def expected_seconds(steps: Sequence[GraphStep], settings: Mapping[str, Any], root: Path) -> dict[str, float]:
+    """The time of each step on this machine's CPU; empty on a GPU, and before the corpus and the base model exist."""
+    scale = scale_of(root / CORPUS["corpus"], root / START) if steps and on_processor() else None
     if scale is None:
         return {}
-    return {use.name: predicted_seconds(use.step_name, settings[use.name], scale) for use in uses}
+    return {step.name: predicted_seconds(step.kind, settings[step.name], scale) for step in steps}

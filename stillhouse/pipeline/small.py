@@ -13,7 +13,7 @@ from typing import Any
 from stillhouse.core.config import field_types
 from stillhouse.core.setting_kinds import kind_of
 from stillhouse.corpus.sources.options import SAMPLE, Options
-from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.graph import GraphStep
 
 CAPS: Mapping[str, float] = {
     "gradient_accumulation_steps": 2,
@@ -56,23 +56,23 @@ INSTEAD: Mapping[str, Mapping[str, Any]] = {
     "mine": {"without_answers": False},
     "evaluate": {"measures": ("RR@10", "nDCG@10", "R@50")},
 }
-"""Replacements for a paper's models and data, and for the answers that the sample lacks. By use, else by step."""
+"""Replacements for a paper's models and data, and for the answers that the sample lacks. By step, else by step."""
 DEPTHS = {"rerank": 4, "score-pairs": 12}
 DEPTH = 60
 
 
-def small(use: Use, config: Any) -> Any:
-    """The reduced settings of one use."""
+def small(step: GraphStep, config: Any) -> Any:
+    """The reduced settings of one step."""
     changes: dict[str, Any] = {}
-    for name, cap in {**CAPS, "depth": DEPTHS.get(use.step_name, DEPTH)}.items():
+    for name, cap in {**CAPS, "depth": DEPTHS.get(step.kind, DEPTH)}.items():
         kinds = field_types(type(config))
         if name not in kinds:
             continue
         value = getattr(config, name)
         if (value is None and name not in NULL_STAYS) or (value is not None and value > cap):
             changes[name] = kind_of(kinds[name]).base(cap)
-    instead = INSTEAD.get(use.name, INSTEAD.get(use.step_name, {}))
-    if use.step_name == "pretrain" and config.trainable == "missing_head":
+    instead = INSTEAD.get(step.name, INSTEAD.get(step.kind, {}))
+    if step.kind == "pretrain" and config.trainable == "missing_head":
         # The sample's model has no head, and a head that predicts no better than token frequencies is refused.
         changes |= {"max_steps": 6, "batch_size": 32, "learning_rate": 3e-3}
     return dataclasses.replace(config, **changes, **instead)

@@ -21,23 +21,23 @@ from typing import Any
 from stillhouse.core.config import nearest, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import shown
+from stillhouse.pipeline.graph_steps import GraphStep, dense, step_of, with_stages
 from stillhouse.pipeline.steps.registry import find_step, steps
 from stillhouse.pipeline.steps.spec import NAME, Port, Step
-from stillhouse.pipeline.uses import Use, dense, used, with_stages
 
 STAGES = "stages"
-"""The section; no use may have this name."""
+"""The section; no step may have this name."""
 STEP, SETTINGS, SYSTEM = "step", "settings_of", "system"
 EVALUATE, RUN, CURVES = "evaluate", "run", "curves"
 INGESTED = "ingest/corpus"
 SELECT, CANDIDATES, INDEXES = "select-best", "candidates", "indexes"
 RESERVED = (STAGES, "graph", "plan", "champion")
-"""Names that a use may not have: keys of a recipe, and stages of dvc.yaml that are not uses."""
+"""Names that a step may not have: keys of a recipe, and stages of dvc.yaml that are not steps."""
 USE_NAME = re.compile("[a-z][a-z0-9_]*")
 
 
-def changed(table: Sequence[Use], rows: Any, where: str, sections: Collection[str] = ()) -> tuple[Use, ...]:
-    """The uses of `table` as changed by `rows`, each after the uses that it reads.
+def changed(table: Sequence[GraphStep], rows: Any, where: str, sections: Collection[str] = ()) -> tuple[GraphStep, ...]:
+    """The steps of `table` as changed by `rows`, each after the steps that it reads.
 
     `sections` are the recipe's sections: a new system's index and run take their own settings if they have a section.
     Raises `InputError`, with a message that begins with `where`, for an invalid row.
@@ -55,23 +55,23 @@ def changed(table: Sequence[Use], rows: Any, where: str, sections: Collection[st
 
 @dataclass
 class _Graph:
-    """A graph while it is changed. `given` holds the inputs that the recipe itself states, as (use, key)."""
+    """A graph while it is changed. `given` holds the inputs that the recipe itself states, as (step, key)."""
 
-    table: Sequence[Use]
+    table: Sequence[GraphStep]
     where: str
     sections: Collection[str]
-    uses: dict[str, Use] = field(init=False)
+    steps: dict[str, GraphStep] = field(init=False)
     given: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.uses = {use.name: use for use in self.table}
+        self.steps = {step.name: step for step in self.table}
 
     def refuse(self, name: str, why: str) -> InputError:
         return InputError(f"{self.where}: {STAGES}.{name}: {why}")
 
     def read(self, name: str, row: Any) -> None:
         """Applies one row."""
-        known = next((use for use in self.table if use.name == name), None)
+        known = next((step for step in self.table if step.name == name), None)
         if not isinstance(row, Mapping) or not row:
             raise self.refuse(name, f"write its inputs, as in `encoder: retriever_1/retriever`, not {shown(row)}")
         if known is not None:
@@ -79,24 +79,24 @@ class _Graph:
         else:
             self._add(name, row)
 
-    def _change(self, use: Use, row: Mapping[Any, Any]) -> None:
+    def _change(self, step: GraphStep, row: Mapping[Any, Any]) -> None:
         for key in (STEP, SYSTEM):
             if key in row:
-                raise self.refuse(use.name, f"`{key}` is for new steps, but this is a {use.step_name} of every run")
-        settings = self._settings_of(use.name, use.step, row) or use.settings_of
-        inputs = self._inputs(use.name, use.step, row, use.inputs)
-        self.uses[use.name] = replace(use, inputs=inputs, settings_of=settings)
+                raise self.refuse(step.name, f"`{key}` is for new steps, but this is a {step.kind} of every run")
+        settings = self._settings_of(step.name, step.spec, row) or step.settings_of
+        inputs = self._inputs(step.name, step.spec, row, step.inputs)
+        self.steps[step.name] = replace(step, inputs=inputs, settings_of=settings)
 
     def _add(self, name: str, row: Mapping[Any, Any]) -> None:
         if STEP not in row and SYSTEM not in row:
-            raise self.refuse(name, f"there is no such step, and a new one needs `{STEP}`; {nearest(name, self.uses)}")
+            raise self.refuse(name, f"there is no such step, and a new one needs `{STEP}`; {nearest(name, self.steps)}")
         if not USE_NAME.fullmatch(name) or name in RESERVED:
             raise self.refuse(name, "a new step needs an unused name of lowercase letters, digits and _")
         if STEP in row:
             refuse_unknown(row[STEP], steps(), f"{self.where}: {STAGES}.{name}: there is no step")
             step = find_step(row[STEP])
             settings = self._settings_of(name, step, row)
-            self._put(Use(name, step.name, self._inputs(name, step, row, {}), settings))
+            self._put(GraphStep(name, step.name, self._inputs(name, step, row, {}), settings))
             evaluated = row.get("corpus", INGESTED) == INGESTED  # not a generator that learned from another corpus
             if evaluated and any(port.name == CURVES for port in step.outputs):
                 self._read_by(EVALUATE, f"{CURVES}/{name}", f"{name}/{CURVES}")
@@ -112,50 +112,51 @@ class _Graph:
         if port is not None and port.name == RUN:
             key = f"{RUN}/{name.removesuffix('_run')}"
             self._read_by(EVALUATE, key, source)
-            self.given |= {(use.name, key) for use in self.uses.values() if use.step_name == EVALUATE}
+            self.given |= {(step.name, key) for step in self.steps.values() if step.kind == EVALUATE}
             return
         retrievers = self._outputs(lambda port: port.kind == "model" and port.name != "reranker")
         refuse_unknown(source, retrievers, f"{self.where}: {STAGES}.{name}: {SYSTEM} cannot be")
-        for use, own in zip(dense(name, source, other), dense(name, source)):
-            if other and use.section not in {known.name for known in self.table}:
-                raise self.refuse(name, f"there is no {use.section} to take settings from; {nearest(other, self.uses)}")
-            self._put(own if own.name in self.sections else use)
-            self.given |= {(use.name, key) for key in use.inputs if use.inputs[key] == source}
+        for step, own in zip(dense(name, source, other), dense(name, source)):
+            if other and step.section not in {known.name for known in self.table}:
+                raise self.refuse(
+                    name, f"there is no {step.section} to take settings from; {nearest(other, self.steps)}"
+                )
+            self._put(own if own.name in self.sections else step)
+            self.given |= {(step.name, key) for key in step.inputs if step.inputs[key] == source}
         self._read_by(EVALUATE, f"{RUN}/{name}", f"{name}_run/{RUN}")
         self._read_by(SELECT, f"{CANDIDATES}/{name}", source)
         self._read_by(SELECT, f"{INDEXES}/{name}", f"{name}_index/index")
 
-    def _put(self, use: Use) -> None:
-        """Adds a use before the model selection and the evaluation, where readers expect it."""
-        if use.name in self.uses:
-            raise self.refuse(use.name, "a step with this name exists already; choose another name")
-        last = {name: kept for name, kept in self.uses.items() if kept.step_name in (SELECT, EVALUATE)}
-        self.uses = {name: kept for name, kept in self.uses.items() if name not in last} | {use.name: use} | last
+    def _put(self, step: GraphStep) -> None:
+        """Adds a step before the model selection and the evaluation, where readers expect it."""
+        if step.name in self.steps:
+            raise self.refuse(step.name, "a step with this name exists already; choose another name")
+        last = {name: kept for name, kept in self.steps.items() if kept.kind in (SELECT, EVALUATE)}
+        self.steps = {name: kept for name, kept in self.steps.items() if name not in last} | {step.name: step} | last
 
-    def _read_by(self, step: str, key: str, source: str) -> None:
-        """Makes every use of a step read one more folder, unless the recipe states an input with that name."""
-        for use in [use for use in self.uses.values() if use.step_name == step]:
-            if (use.name, key) not in self.given:
+    def _read_by(self, kind: str, key: str, source: str) -> None:
+        """Makes every step of a kind read one more folder, unless the recipe states an input with that name."""
+        for step in [step for step in self.steps.values() if step.kind == kind]:
+            if (step.name, key) not in self.given:
                 # The winner among all systems stays last.
-                last = {known: of for known, of in use.inputs.items() if self._is_of_choice(of)}
-                first = {known: of for known, of in use.inputs.items() if known not in last}
-                self.uses[use.name] = replace(use, inputs={**first, key: source, **last})
+                last = {known: of for known, of in step.inputs.items() if self._is_of_choice(of)}
+                first = {known: of for known, of in step.inputs.items() if known not in last}
+                self.steps[step.name] = replace(step, inputs={**first, key: source, **last})
 
     def _is_of_choice(self, source: str) -> bool:
         """Whether an output is the run of the winner of a `select-best`."""
-        run = self.uses.get(used(source))
-        return run is not None and any(
-            self.uses[name].step_name == SELECT for name in run.read_from if name in self.uses
-        )
+        run = self.steps.get(step_of(source))
+        return run is not None and any(self.steps[name].kind == SELECT for name in run.read_from if name in self.steps)
 
-    def _settings_of(self, name: str, step: Step, row: Mapping[Any, Any]) -> str:
+    def _settings_of(self, name: str, spec: Step, row: Mapping[Any, Any]) -> str:
         other = row.get(SETTINGS)
         if other is None:
             return ""
-        fitting = {use.name: use.section for use in (*self.table, *self.uses.values()) if use.step_name == step.name}
+        known = (*self.table, *self.steps.values())
+        fitting = {step.name: step.section for step in known if step.kind == spec.name}
         if other not in fitting or other == name:
             raise self.refuse(
-                name, f"{SETTINGS} {shown(other)} is not another {step.name}; {nearest(str(other), fitting)}"
+                name, f"{SETTINGS} {shown(other)} is not another {spec.name}; {nearest(str(other), fitting)}"
             )
         if name in self.sections:
             raise self.refuse(name, f"it has both its own section and the settings of {other}; leave one of them out")
@@ -180,41 +181,44 @@ class _Graph:
         return found
 
     def _outputs(self, fitting: Callable[[Port], bool]) -> dict[str, Port]:
-        """The outputs of all uses, as `use/output`, that are `fitting`."""
+        """The outputs of all steps, as `step/output`, that are `fitting`."""
         return {
-            f"{use.name}/{port.name}": port for use in self.uses.values() for port in use.step.outputs if fitting(port)
+            f"{step.name}/{port.name}": port
+            for step in self.steps.values()
+            for port in step.spec.outputs
+            if fitting(port)
         }
 
     def check_inputs(self) -> None:
-        """Refuses inputs that no use writes or that are of another kind, and uses that lack one."""
-        for use in self.uses.values():
-            for key, source in use.inputs.items():
-                kind = use.step.port_of(key).kind
+        """Refuses inputs that no step writes or that are of another kind, and steps that lack one."""
+        for step in self.steps.values():
+            for key, source in step.inputs.items():
+                kind = step.spec.port_of(key).kind
                 outputs = self._outputs(lambda port, kind=kind: port.kind == kind)  # type: ignore[misc]
-                refuse_unknown(source, outputs, f"{self.where}: {STAGES}.{use.name}: {key} cannot be")
-            for port in use.step.inputs:
-                if not port.optional and not port.keys(use.inputs):
-                    raise self.refuse(use.name, f"it needs `{port.name}`: {port.help}")
+                refuse_unknown(source, outputs, f"{self.where}: {STAGES}.{step.name}: {key} cannot be")
+            for port in step.spec.inputs:
+                if not port.optional and not port.keys(step.inputs):
+                    raise self.refuse(step.name, f"it needs `{port.name}`: {port.help}")
 
-    def in_order(self) -> tuple[Use, ...]:
-        """The uses in the listed order, but each after those that it reads. Raises `InputError` for a cycle."""
-        left, found = dict(self.uses), list[Use]()
+    def in_order(self) -> tuple[GraphStep, ...]:
+        """The steps in the listed order, but each after those that it reads. Raises `InputError` for a cycle."""
+        left, found = dict(self.steps), list[GraphStep]()
         while left:
-            ready = next((use for use in left.values() if not set(use.read_from) & left.keys()), None)
+            ready = next((step for step in left.values() if not set(step.read_from) & left.keys()), None)
             if ready is None:
                 raise InputError(f"{self.where}: {STAGES}: {_circle(left)} form a cycle; break it")
             found.append(left.pop(ready.name))
-        return tuple(_by_port(use) if use.step_name in (SELECT, EVALUATE) else use for use in found)
+        return tuple(_by_port(step) if step.kind in (SELECT, EVALUATE) else step for step in found)
 
 
-def _by_port(use: Use) -> Use:
-    """The use with its inputs in the order of its ports, as people read them in a command."""
-    return replace(use, inputs={key: use.inputs[key] for port in use.step.inputs for key in port.keys(use.inputs)})
+def _by_port(step: GraphStep) -> GraphStep:
+    """The step with its inputs in the order of its ports, as people read them in a command."""
+    return replace(step, inputs={key: step.inputs[key] for port in step.spec.inputs for key in port.keys(step.inputs)})
 
 
-def _circle(uses: Mapping[str, Use]) -> str:
-    """The names of uses that form a cycle; each of `uses` reads another of them."""
-    path = [next(iter(uses))]
+def _circle(steps: Mapping[str, GraphStep]) -> str:
+    """The names of steps that form a cycle; each of `steps` reads another of them."""
+    path = [next(iter(steps))]
     while path[-1] not in path[:-1]:
-        path.append(next(name for name in uses[path[-1]].read_from if name in uses))
+        path.append(next(name for name in steps[path[-1]].read_from if name in steps))
     return " ← ".join(path[path.index(path[-1]) :])

@@ -17,7 +17,7 @@ from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import own_file, refuse_foreign_file
 from stillhouse.core.setting_kinds import Kind, as_flag, from_text, kind_of
-from stillhouse.pipeline.graph import GRAPH, GRAPHS, STAGES, Use, graph_of, known_uses
+from stillhouse.pipeline.graph import GRAPH, GRAPHS, STAGES, GraphStep, graph_of, known_steps
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder
 from stillhouse.pipeline.steps.execute import execute, write_report
@@ -225,36 +225,36 @@ def split_section(text: str, default: str) -> tuple[Path, str]:
     return Path(text), default
 
 
-def read_section(step: Step, path: Path, section: str) -> Mapping[str, Any]:
+def read_section(spec: Step, path: Path, section: str) -> Mapping[str, Any]:
     """The settings that a recipe gives one step; empty if the recipe leaves the section out.
 
-    The recipe of a whole run has a section for each use of the graph and no others. A section named after a step that
-    is not a use belongs to a file for that step alone.
+    The recipe of a whole run has a section for each step of the graph and no others. A section named after a step that
+    is not in the graph belongs to a file for that step alone.
     """
     recipe = read_recipe(path)
-    uses = {name: use.step for name, use in known_uses(recipe, str(path)).items()}
-    known = uses if section in uses else uses | {other.identifier: other for other in steps().values()}
+    own = {name: step.spec for name, step in known_steps(recipe, str(path)).items()}
+    known = own if section in own else own | {other.identifier: other for other in steps().values()}
     refuse_unknown(section, known, f"{path}: there is no section")
-    if known[section].name != step.name:
-        raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{step.name}'")
+    if known[section].name != spec.name:
+        raise InputError(f"{path}: section {section!r} is for step '{known[section].name}', not '{spec.name}'")
     refuse_unknown_sections(recipe, [GRAPH, *known, STAGES], str(path))
     return recipe.get(section, {})
 
 
-def example_of(step: Step) -> Use:
-    """The use that the step's example shows: the first in a graph, or one that reads what a graph's steps write."""
-    known = [use for name in GRAPHS for use in graph_of({GRAPH: name})]
-    made = {port.name: f"{use.name}/{port.name}" for use in reversed(known) for port in use.step.outputs}
-    needed = [port.name for port in step.inputs if not port.optional]
-    own = Use(step.identifier, step.name, {name: made.get(name, f"{name}/{name}") for name in needed})
-    return next((use for use in known if use.step_name == step.name), own)
+def example_of(spec: Step) -> GraphStep:
+    """The step that an example shows: the first in a graph, or one that reads what a graph's steps write."""
+    known = [step for name in GRAPHS for step in graph_of({GRAPH: name})]
+    made = {port.name: f"{step.name}/{port.name}" for step in reversed(known) for port in step.spec.outputs}
+    needed = [port.name for port in spec.inputs if not port.optional]
+    own = GraphStep(spec.identifier, spec.name, {name: made.get(name, f"{name}/{name}") for name in needed})
+    return next((step for step in known if step.kind == spec.name), own)
 
 
-def command_of(use: Use) -> list[str]:
-    """The command line that runs one use in a workspace; each list item is a flag with its value."""
-    folders = use.input_paths() | use.output_paths()
-    words = [f"stillhouse {use.step_name}", f"--params params.yaml:{use.section}"]
-    return words + [" ".join(use.step.argument(key, folder.as_posix())) for key, folder in folders.items()]
+def command_of(step: GraphStep) -> list[str]:
+    """The command line that runs one step in a workspace; each list item is a flag with its value."""
+    folders = step.input_paths() | step.output_paths()
+    words = [f"stillhouse {step.kind}", f"--params params.yaml:{step.section}"]
+    return words + [" ".join(step.spec.argument(key, folder.as_posix())) for key, folder in folders.items()]
 
 
 def _example(step: Step) -> str:

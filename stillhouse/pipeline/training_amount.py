@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import in_words
 from stillhouse.pipeline.graph import GRAPH, GRAPHS, graph_of
+from stillhouse.pipeline.graph_steps import GraphStep
 from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.run_forecast import forecast, makes_pairs, scale_of_look, why_none
 from stillhouse.pipeline.step_times import TRAININGS, Scale, steps_of
-from stillhouse.pipeline.uses import Use
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -87,10 +87,10 @@ class Amounts:
         return configs(self.recipe, "recipe")
 
     @cached_property
-    def trainings(self) -> list[Use]:
+    def trainings(self) -> list[GraphStep]:
         """Those that may take fewer or more steps. A language-model head that learned too little would stop the run."""
-        uses = (use for use in graph_of(self.recipe) if use.step_name in TRAININGS)
-        return [use for use in uses if getattr(self.settings[use.name], "trainable", "all") == "all"]
+        steps = (step for step in graph_of(self.recipe) if step.kind in TRAININGS)
+        return [step for step in steps if getattr(self.settings[step.name], "trainable", "all") == "all"]
 
     @property
     def grows(self) -> bool:
@@ -110,7 +110,7 @@ class Amounts:
         if not self.grows:
             return 1.0
         scale = self.scale(None)
-        limits = [self.limit(use, scale) / (self.settings[use.name].max_steps or math.inf) for use in self.trainings]
+        limits = [self.limit(step, scale) / (self.settings[step.name].max_steps or math.inf) for step in self.trainings]
         return max(1.0, self.all_questions, *limits)
 
     def scale(self, questions: int | None) -> Scale:
@@ -118,10 +118,10 @@ class Amounts:
         ingest = replace(self.settings["ingest"], max_train_queries=questions)
         return scale_of_look(self.settings | {"ingest": ingest}, self.look)
 
-    def limit(self, use: Use, scale: Scale) -> int:
+    def limit(self, step: GraphStep, scale: Scale) -> int:
         """The steps of a training's epochs; without a number of epochs, those of the recipe."""
-        config = self.settings[use.name]
-        return steps_of(use.step_name, replace(config, max_steps=None) if config.epochs else config, scale)
+        config = self.settings[step.name]
+        return steps_of(step.kind, replace(config, max_steps=None) if config.epochs else config, scale)
 
     def of(self, share: float) -> Amount:
         """The settings of a share; none for those that are the recipe's."""
@@ -130,13 +130,13 @@ class Amounts:
         asked = used if more <= 1 else int(more * used) if more < self.all_questions else None
         scale = self.scale(asked)
         found: dict[str, dict[str, int | None]] = {} if asked == used else {"ingest": {"max_train_queries": asked}}
-        for use in self.trainings:
-            config = self.settings[use.name]
-            steps = steps_of(use.step_name, config, scale)
+        for step in self.trainings:
+            config = self.settings[step.name]
+            steps = steps_of(step.kind, config, scale)
             if share < 1:
-                found[use.section] = {"max_steps": max(min(FEWEST_STEPS, steps), int(share * steps))}
-            elif config.max_steps and (longer := min(self.limit(use, scale), int(share * config.max_steps))) > steps:
-                found[use.section] = {"max_steps": longer}
+                found[step.section] = {"max_steps": max(min(FEWEST_STEPS, steps), int(share * steps))}
+            elif config.max_steps and (longer := min(self.limit(step, scale), int(share * config.max_steps))) > steps:
+                found[step.section] = {"max_steps": longer}
         return found
 
     def seconds(self, share: float) -> float:
@@ -162,7 +162,7 @@ def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
     scale, there = amounts.scale(amounts.settings["ingest"].max_train_queries), amounts.scale(None).queries["train"]
     used, number = scale.queries["train"], f"{there:,}" if look.whole else f"at least {there:,}"
     steps = [
-        f"{steps_of(use.step_name, amounts.settings[use.name], scale):,} of {use.name}" for use in amounts.trainings
+        f"{steps_of(step.kind, amounts.settings[step.name], scale):,} of {step.name}" for step in amounts.trainings
     ]
     of = f"all {number}" if used == there else f"{used:,} of {number}"
     return [f"training uses {of} questions; steps: {', '.join(steps)}"]

@@ -17,12 +17,12 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.pages import as_text, page_template
 from stillhouse.corpus.titles import LEFT_OUT, TITLES
 from stillhouse.models.model_place import PACKAGE
-from stillhouse.pipeline.graph import ARTIFACTS, CORPUS, START, Use, graph_of
+from stillhouse.pipeline.graph import ARTIFACTS, CORPUS, START, GraphStep, graph_of
+from stillhouse.pipeline.graph_steps import step_of
 from stillhouse.pipeline.model_table import MANY, base_models
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.start_model import place_of
 from stillhouse.pipeline.steps.execute import READ
-from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.run import released_figures
 from stillhouse.releases.refresh.workspace import PARAMS
@@ -67,16 +67,17 @@ def render_card(folder: Path, best: Manifest, name: str) -> str:
 
     root, where = folder / ARTIFACTS, str(folder / PARAMS)
     recipe = load_recipe(folder / PARAMS)
-    whole = {use.name: use for use in graph_of(recipe, where)}
-    model: str = configs(moved(recipe, folder, Path()), where)[used(START)].model
+    whole = {step.name: step for step in graph_of(recipe, where)}
+    model: str = configs(moved(recipe, folder, Path()), where)[step_of(START)].model
     run, evaluated = (read_manifest(root / of, verify=False) for of in (CHOSEN["run"], "evaluate/evaluation"))
     if run.inputs["retriever"] != best.digest or evaluated.inputs.get("run/best") != run.digest:
         raise InputError(f"{folder} holds an evaluation of another winner; run `stillhouse run` there first")
 
     steps = list(_steps(whole, best.facts["retriever"]))
     systems = {"this model": f"{best.facts['retriever']}_run/run"}
-    if best.facts["winner"] != best.facts["retriever"]:
-        systems["this model with BM25"] = CHOSEN["run"]
+    _, *partners = best.facts["winner"].split(" + ")
+    if partners:
+        systems[f"this model with {' and '.join(partners)}"] = CHOSEN["run"]
     systems |= {"the base model": "zero_shot_run/run"} if len(steps) > 1 else {}
     systems["BM25"] = "bm25/run"
     figures = {
@@ -120,7 +121,8 @@ def render_card(folder: Path, best: Manifest, name: str) -> str:
         measures=evaluated.config["measures"],
         asked=asked,
         chosen=best.facts,
-        steps=[(use, _settings(root / place)) for place, use in reversed(steps)],
+        partners=partners,
+        steps=[(step, _settings(root / place)) for place, step in reversed(steps)],
         made_of=made_of,
     )
 
@@ -155,15 +157,15 @@ def _contents(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('passages', 0):,} passages, questions: {questions or 'none'}"
 
 
-def _steps(whole: Mapping[str, Use], system: str) -> Iterator[tuple[str, Use]]:
+def _steps(whole: Mapping[str, GraphStep], system: str) -> Iterator[tuple[str, GraphStep]]:
     """The outputs of the steps that changed the model, with their steps: the last one first, the base model last."""
-    place = whole[used(CHOSEN["retriever"])].inputs[f"candidates/{system}"]
+    place = whole[step_of(CHOSEN["retriever"])].inputs[f"candidates/{system}"]
     while True:
-        use = whole[used(place)]
-        yield place, use
+        step = whole[step_of(place)]
+        yield place, step
         if place == START:
             return
-        place = next(use.inputs[port] for port in STARTS_FROM if port in use.inputs)
+        place = next(step.inputs[port] for port in STARTS_FROM if port in step.inputs)
 
 
 def _settings(folder: Path) -> str:

@@ -227,7 +227,7 @@ def read_hybrid(folder: Path, index: VectorIndex, reader: QueryReader) -> Hybrid
 
 @dataclass(frozen=True)
 class HybridSearch:
-    """A fusion that is ready to search (`dense.ranked`); `both` is None if the retriever ranks alone."""
+    """A fusion that is ready to search (`searcher.ranked`); `both` is None if the retriever ranks alone."""
 
     fusion: Fusion
     both: HybridIndex | None

@@ -11,7 +11,7 @@ import pytest
 
 from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.graph import GraphStep
 from stillhouse.pipeline.in_process import up_to_date
 from stillhouse.pipeline.step_command import given_inputs, step_parser
 from stillhouse.pipeline.steps.execute import execute, open_inputs
@@ -64,16 +64,16 @@ def of_many(seen: list[Sequence[str]]) -> Step:
 def test_another_order_of_folders_is_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report shows systems in the given order, so another order has other outputs."""
     seen: list[Sequence[str]] = []
-    step = of_many(seen)
-    monkeypatch.setattr(Use, "step", property(lambda use: step))
+    spec = of_many(seen)
+    monkeypatch.setattr(GraphStep, "spec", property(lambda step: spec))
     for name in ("a", "b"):
         made(tmp_path / name / "run")
 
-    def use(names: str) -> Use:
-        return Use("noting", "noting", {f"run/{name}": f"{name}/run" for name in names})
+    def step(names: str) -> GraphStep:
+        return GraphStep("noting", "noting", {f"run/{name}": f"{name}/run" for name in names})
 
-    inputs: Mapping[str, Path] = use("ba").input_paths(tmp_path)
-    execute(step, Config(), inputs, use("ba").output_paths(tmp_path))
+    inputs: Mapping[str, Path] = step("ba").input_paths(tmp_path)
+    execute(spec, Config(), inputs, step("ba").output_paths(tmp_path))
     assert seen == [["run/b", "run/a"]]
-    assert up_to_date(use("ba"), Config(), tmp_path)
-    assert not up_to_date(use("ab"), Config(), tmp_path)
+    assert up_to_date(step("ba"), Config(), tmp_path)
+    assert not up_to_date(step("ab"), Config(), tmp_path)

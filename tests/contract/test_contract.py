@@ -20,20 +20,20 @@ from stillhouse.kubeflow.pipelines.components import FOLDER_OF_ALL, rendered, st
 from stillhouse.kubeflow.pipelines.train import build_pipeline
 from stillhouse.kubeflow.pods.run_parameters import FORM, SETTINGS
 from stillhouse.pipeline.dvc_file import render
-from stillhouse.pipeline.graph import USES, Use
+from stillhouse.pipeline.graph import SIMLM_STEPS, GraphStep
+from stillhouse.pipeline.graph_steps import Stage, stages_of
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.step_command import COMMON_FLAGS, command_of, flag_of, given_inputs, step_parser
 from stillhouse.pipeline.steps.places import location_fields
 from stillhouse.pipeline.steps.registry import steps
 from stillhouse.pipeline.steps.spec import Step
-from stillhouse.pipeline.uses import Stage, stages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = "simlm"
-"""A recipe with every use of the graph."""
+"""A recipe with every step of the graph."""
 STEPS = [pytest.param(step, id=step.name) for step in steps().values()]
-USE_CASES = [pytest.param(use, id=use.name) for use in USES]
-STAGES = [pytest.param(stage, id=stage.name) for stage in stages_of(USES)]
+USE_CASES = [pytest.param(step, id=step.name) for step in SIMLM_STEPS]
+STAGES = [pytest.param(stage, id=stage.name) for stage in stages_of(SIMLM_STEPS)]
 
 
 @cache
@@ -120,35 +120,35 @@ def test_dvc_file_is_up_to_date() -> None:
 def test_a_stage_of_dvc_is_that_of_the_graph(stage: Stage) -> None:
     found = dvc_stages()[stage.name]
     assert found["cmd"] == f"stillhouse run {stage.name}"
-    sources = {f"${{{use.name}.{field}}}" for use in stage.uses for field in location_fields(use.step)}
+    sources = {f"${{{step.name}.{field}}}" for step in stage.steps for field in location_fields(step.spec)}
     inputs = {f"artifacts/{source}" for source in stage.sources}
     assert set(found["deps"]) - sources == inputs | {f"artifacts/plan/{stage.name}.json"}
-    assert found["outs"] == [{f"artifacts/{use.name}": {"persist": True}} for use in stage.uses]
+    assert found["outs"] == [{f"artifacts/{step.name}": {"persist": True}} for step in stage.steps]
 
 
-@pytest.mark.parametrize("use", USE_CASES)
-def test_the_command_of_a_step_parses_to_its_folders(use: Use) -> None:
-    program, step_name, *flags = " ".join(command_of(use)).split()
-    assert (program, step_name) == ("stillhouse", use.step_name)
-    arguments = step_parser(use.step).parse(flags)
-    assert arguments.params == f"params.yaml:{use.name}"
-    folders = given_inputs(use.step, arguments)
-    assert use.step.order_of(folders) == use.step.order_of(use.inputs), "runs are shown in the order given"
-    folders |= {port.name: getattr(arguments, port.name) for port in use.step.outputs}
-    expected = {port: Path("artifacts", source) for port, source in use.inputs.items()}
-    expected |= {port.name: Path("artifacts", use.name, port.name) for port in use.step.outputs}
+@pytest.mark.parametrize("step", USE_CASES)
+def test_the_command_of_a_step_parses_to_its_folders(step: GraphStep) -> None:
+    program, step_name, *flags = " ".join(command_of(step)).split()
+    assert (program, step_name) == ("stillhouse", step.kind)
+    arguments = step_parser(step.spec).parse(flags)
+    assert arguments.params == f"params.yaml:{step.name}"
+    folders = given_inputs(step.spec, arguments)
+    assert step.spec.order_of(folders) == step.spec.order_of(step.inputs), "runs are shown in the order given"
+    folders |= {port.name: getattr(arguments, port.name) for port in step.spec.outputs}
+    expected = {port: Path("artifacts", source) for port, source in step.inputs.items()}
+    expected |= {port.name: Path("artifacts", step.name, port.name) for port in step.spec.outputs}
     assert {name: folder for name, folder in folders.items() if folder} == expected
 
 
 def test_the_tasks_of_a_run_are_the_stages_of_dvc() -> None:
-    stages = [stage.name for stage in stages_of(USES)]
+    stages = [stage.name for stage in stages_of(SIMLM_STEPS)]
     assert list(dvc_stages()) == ["plan", *stages]
     assert set(pipeline_tasks()) == {"check", *(name.replace("_", "-") for name in stages)}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_task_reads_the_recipe_and_the_folders_of_the_stages_before_it(stage: Stage) -> None:
-    stages = {use.name: of.name for of in stages_of(USES) for use in of.uses}
+    stages = {step.name: of.name for of in stages_of(SIMLM_STEPS) for step in of.steps}
     task = pipeline_tasks()[stage.name.replace("_", "-")]
     given = {
         name: (entry["taskOutputArtifact"]["producerTask"], entry["taskOutputArtifact"]["outputArtifactKey"])
@@ -177,8 +177,8 @@ def test_pipeline_parameters_default_to_the_recipe() -> None:
     declared = pipeline_ir()["root"]["inputDefinitions"]["parameters"]
     expected = {
         # A form field is empty if the setting is null.
-        name: ("STRING", "" if (value := getattr(settings[use], name)) is None else value)
-        for name, (use, _) in FORM.items()
+        name: ("STRING", "" if (value := getattr(settings[step], name)) is None else value)
+        for name, (step, _) in FORM.items()
     }
     found = {name: (entry["parameterType"], entry["defaultValue"]) for name, entry in declared.items()}
     assert found == expected | {SETTINGS: ("STRING", "")}

@@ -1,4 +1,4 @@
-"""Texts by row from a memory-mapped file."""
+"""The texts of passages, read by row from a file."""
 
 from __future__ import annotations
 

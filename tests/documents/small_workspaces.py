@@ -82,12 +82,10 @@ def shrink(workspace: Path) -> None:
     recipe = load_recipe(path)
     given = configs(recipe, str(path))
     content = yaml.safe_load(path.read_text())
-    for use in graph_of(recipe):
-        before, after = given[use.name], small(use, given[use.name])
+    for step in graph_of(recipe):
+        before, after = given[step.name], small(step, given[step.name])
         for field in dataclasses.fields(after):
             value = getattr(after, field.name)
-            if value != getattr(before, field.name) and (use.step_name, field.name) not in {
-                ("ingest", own) for own in OWN
-            }:
-                content[use.section] = (content.get(use.section) or {}) | {field.name: value}
+            if value != getattr(before, field.name) and (step.kind, field.name) not in {("ingest", own) for own in OWN}:
+                content[step.section] = (content.get(step.section) or {}) | {field.name: value}
     path.write_text(yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False))

@@ -11,7 +11,7 @@ import yaml
 
 from stillhouse.core.config import build, field_types
 from stillhouse.experiments.comparison.sweeps import SWEEPS
-from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.graph import known_steps
 from stillhouse.pipeline.recipes import shipped_files
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "papers.md"
@@ -20,9 +20,9 @@ SETTINGS = [found for settings, _ in ROWS for found in re.findall(r"`(\w+)\.(\w+
 PLACES = sorted({found for _, places in ROWS for found in re.findall(r"`([^`]+)`", places)})
 
 
-@pytest.mark.parametrize(("use", "setting", "value"), SETTINGS)
-def test_a_setting_exists_and_accepts_the_value(use: str, setting: str, value: str) -> None:
-    config: Any = known_uses({})[use].step.config
+@pytest.mark.parametrize(("step", "setting", "value"), SETTINGS)
+def test_a_setting_exists_and_accepts_the_value(step: str, setting: str, value: str) -> None:
+    config: Any = known_steps({})[step].spec.config
     assert setting in field_types(config)
     if value:
         build(config, {setting: yaml.safe_load(value)}, "papers.md")

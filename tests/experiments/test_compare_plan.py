@@ -9,7 +9,7 @@ import pytest
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import Plan, make_plan, plans
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.graph import known_steps
 
 RECIPE: dict[str, dict[str, Any]] = {"pretraining": {"objective": "cdmae"}, "retriever_1": {"batch_size": 16}}
 
@@ -59,10 +59,10 @@ def test_every_training_after_the_shared_ones_has_the_seed() -> None:
 
 def test_without_pre_training_the_start_is_fine_tuned_by_the_same_settings() -> None:
     made = plan([NONE, MLM])
-    by_name = {job.variant: {use.name: use for use in job.uses} for job in made.jobs}
-    unpretrained = known_uses({})["retriever_1_unpretrained"]
+    by_name = {job.variant: {step.name: step for step in job.steps} for job in made.jobs}
+    unpretrained = known_steps({})["retriever_1_unpretrained"]
     assert by_name["none"]["retriever_1"].inputs == unpretrained.inputs
-    assert by_name["mlm"]["retriever_1"] == known_uses({})["retriever_1"]
+    assert by_name["mlm"]["retriever_1"] == known_steps({})["retriever_1"]
     none, mlm = made.jobs
     assert none.configs["retriever_1"] == mlm.configs["retriever_1"]
 
@@ -70,8 +70,8 @@ def test_without_pre_training_the_start_is_fine_tuned_by_the_same_settings() -> 
 def test_a_variant_may_start_a_training_from_another_model() -> None:
     other = {"name": "pretrained", "inputs": {"reranker.init": "pretraining/encoder"}}
     made = plan([{"name": "start"}, other], retriever="reranked", seeds=[1])
-    start, pretrained = ({use.name: use for use in job.uses} for job in made.jobs)
-    assert start["reranker"] == known_uses({})["reranker"]
+    start, pretrained = ({step.name: step for step in job.steps} for job in made.jobs)
+    assert start["reranker"] == known_steps({})["reranker"]
     assert pretrained["reranker"].inputs == {**start["reranker"].inputs, "init": "pretraining/encoder"}
     assert pretrained["evaluate"].inputs["run/reranked"] == "reranked_run/run"
     found = places(made, "pretrained", 1)
@@ -82,7 +82,7 @@ def test_a_variant_may_start_a_training_from_another_model() -> None:
 BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "a setting": ([{"name": "a", "overrides": {"pretraining.objektive": "mlm"}}], {}, "unknown setting 'objektive'"),
     "a value": ([{"name": "a", "overrides": {"pretraining.objective": "mml"}}], {}, "did you mean 'mlm'"),
-    "a use": ([{"name": "a", "overrides": {"pretrainings.objective": "mlm"}}], {}, "did you mean 'pretraining'"),
+    "a step": ([{"name": "a", "overrides": {"pretrainings.objective": "mlm"}}], {}, "did you mean 'pretraining'"),
     "settings that do not go together": (
         [{"name": "a", "overrides": {"pretraining.objective": "simlm", "pretraining.encoder_mlm_probability": 0.8}}],
         {},
@@ -124,7 +124,7 @@ def under(variants: list[dict[str, Any]], conditions: list[dict[str, Any]], **co
 
 
 def same_places(first: dict[str, str], second: dict[str, str]) -> bool:
-    """Return whether both have the same place for each common use, at least from the corpus to retriever 1."""
+    """Return whether both have the same place for each common step, at least from the corpus to retriever 1."""
     both = first.keys() & second.keys()
     return {"ingest", "bm25", "pretraining", "retriever_1"} <= both and all(first[u] == second[u] for u in both)
 
@@ -152,7 +152,7 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
         "late": "retriever_2_run",
         "mlm": "retriever_1_run",
     }
-    assert [use.name for use in by_name["words"].uses] == ["ingest", "validate", "bm25", "evaluate"]
+    assert [step.name for step in by_name["words"].steps] == ["ingest", "validate", "bm25", "evaluate"]
     with pytest.raises(InputError, match="variant a: retriever 'bm52'; did you mean 'bm25'"):
         plan([{"name": "a", "retriever": "bm52"}])
 
@@ -160,7 +160,7 @@ def test_a_variant_may_be_bm25_or_another_retriever() -> None:
 def test_losses_are_read_from_the_trainings_that_they_name() -> None:
     stages = {"loss": {"step": "pretrain", "tokens": "tokenize/tokens", "init": "pretraining/encoder"}}
     made = plan([NONE, MLM, {"name": "words", "retriever": "bm25"}], stages=stages, losses={"MLM loss": "loss"})
-    none, mlm, words = ({use.name: use for use in job.uses} for job in made.jobs)
+    none, mlm, words = ({step.name: step for step in job.steps} for job in made.jobs)
     assert none["loss"].inputs["init"] == "fetch_model/encoder" and mlm["loss"].inputs["init"] == "pretraining/encoder"
     assert "loss" not in words
     with pytest.raises(InputError, match="losses: there is no training 'los'; did you mean 'loss'"):

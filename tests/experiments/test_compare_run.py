@@ -12,8 +12,8 @@ from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.plan import make_plan
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.pipeline.graph import ARTIFACTS, USES
-from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.graph import ARTIFACTS, SIMLM_STEPS
+from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.recipes import configs
 
 VARIANTS = [
@@ -53,7 +53,7 @@ def data(folder: Path, place: str, name: str, port: str) -> str:
     return (folder / place / ARTIFACTS / name / port / "data.txt").read_text()
 
 
-def test_shared_uses_run_once_and_others_per_variant_and_seed(ran: list[str], tmp_path: Path) -> None:
+def test_shared_steps_run_once_and_others_per_variant_and_seed(ran: list[str], tmp_path: Path) -> None:
     assert compare(tmp_path) == {}
     counts = {name: ran.count(name) for name in set(ran)}
     assert counts == {
@@ -76,7 +76,7 @@ def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:
     compare(tmp_path / "compared")
     seeds = {name: {"seed": 2} for name in ("pretraining", "retriever_1", "retriever_1_unpretrained")}
     recipe = RECIPE | seeds | {"pretraining": {"seed": 2, "objective": "bow"}}
-    run_uses(USES, configs(recipe, "recipe"), tmp_path / "alone" / ARTIFACTS)
+    run_steps(SIMLM_STEPS, configs(recipe, "recipe"), tmp_path / "alone" / ARTIFACTS)
     alone = {
         name: data(tmp_path / "alone", ".", name, port)
         for name, port in (
@@ -102,16 +102,16 @@ def test_a_variant_that_fails_is_reported_and_tried_again(ran: list[str], tmp_pa
     assert ran.count("pretrain") == ran.count("train-retriever") == 2
 
 
-def test_a_shared_use_that_fails_fails_all_that_need_it_once(ran: list[str], tmp_path: Path) -> None:
+def test_a_shared_step_that_fails_fails_all_that_need_it_once(ran: list[str], tmp_path: Path) -> None:
     broken.update(objective="mlm", error=InputError("no"))  # the language-model head is also trained with mlm
     failures = compare(tmp_path)
     assert set(failures) == {(name, seed) for name in ("mlm", "bow") for seed in (1, 2)}
-    assert {(failure.use, failure.bad_input) for failure in failures.values()} == {("lm_head", True)}
+    assert {(failure.step, failure.bad_input) for failure in failures.values()} == {("lm_head", True)}
     assert ran.count("pretrain") == 1
 
 
 def test_a_changed_sweep_of_the_same_name_reuses_the_folder(ran: list[str], tmp_path: Path) -> None:
-    """A use that belonged to one variant becomes shared, and the other way round."""
+    """A step that belonged to one variant becomes shared, and the other way round."""
     four = {"name": "mlm", "overrides": {"pretraining.objective": "mlm", "tokenize.max_length": 32}}
     compare(tmp_path, [four], seeds=(1,))
     own = data(tmp_path, "mlm", "tokenize", "tokens")

@@ -18,7 +18,7 @@ from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES
 
 
 @pytest.mark.parametrize("name", shipped_sweeps())
-@pytest.mark.parametrize("adjust", [lambda use, config: config, small], ids=["whole", "small"])
+@pytest.mark.parametrize("adjust", [lambda step, config: config, small], ids=["whole", "small"])
 def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adjust) -> None:
     sweep = read_sweep(shipped_sweeps()[name])
     sweep = filled(sweep, dict.fromkeys(sweep.arguments, "somewhere"))
@@ -29,12 +29,12 @@ def test_shipped_sweeps_are_planned_under_every_condition(name: str, adjust: Adj
         assert len(under.jobs) == len(sweep.variants) * len(sweep.seeds)
         for job in (under.reference, *under.jobs):
             before: set[str] = set()
-            for use in job.uses:
-                assert set(use.read_from) <= before, f"{job.name}: {use.name} reads what is not made before it"
-                before.add(use.name)
-                if "importance" in use.inputs:  # `pretrain` refuses importance of other tokens
-                    [counted] = [of for of in job.uses if f"{of.name}/importance" == use.inputs["importance"]]
-                    assert counted.inputs["tokens"] == use.inputs["tokens"]
+            for step in job.steps:
+                assert set(step.read_from) <= before, f"{job.name}: {step.name} reads what is not made before it"
+                before.add(step.name)
+                if "importance" in step.inputs:  # `pretrain` refuses importance of other tokens
+                    [counted] = [of for of in job.steps if f"{of.name}/importance" == step.inputs["importance"]]
+                    assert counted.inputs["tokens"] == step.inputs["tokens"]
 
 
 @cache
@@ -46,9 +46,9 @@ def planned(sweep: str) -> Mapping[str, Plan]:
 
 
 def trained_as(sweep: str, variant: str, condition: str = "") -> dict[str, Any]:
-    """Return {use: (inputs, settings)} for one variant of a shipped sweep."""
+    """Return {step: (inputs, settings)} for one variant of a shipped sweep."""
     [job] = [job for job in planned(sweep)[condition].jobs if job.variant == variant]
-    return {use.name: (use.inputs, job.configs[use.name]) for use in job.uses}
+    return {step.name: (step.inputs, job.configs[step.name]) for step in job.steps}
 
 
 def test_the_rows_of_chang_et_al_have_the_models_that_they_name() -> None:
@@ -108,9 +108,9 @@ def test_the_rows_with_pair_tasks_are_pre_trained_as_in_the_recipe(name: str) ->
     sweep = read_sweep(shipped_sweeps()[name])
     rows = {}
     for variant in sweep.variants:
-        uses = trained_as(name, variant.name, sweep.conditions[0].name)
-        if "pretraining" in uses:
-            rows[variant.name] = uses["pretraining"][1]
+        steps = trained_as(name, variant.name, sweep.conditions[0].name)
+        if "pretraining" in steps:
+            rows[variant.name] = steps["pretraining"][1]
     assert {row for row, config in rows.items() if config.objective in PAIR_OBJECTIVES} == LIKE_CHANG_WIKIPEDIA[name]
     for row in LIKE_CHANG_WIKIPEDIA[name]:
         assert dataclasses.replace(rows[row], **{field: getattr(recipe, field) for field in OF_A_ROW}) == recipe, row

@@ -107,8 +107,8 @@ def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
     monkeypatch.delenv("STILLHOUSE_QUIET", raising=False)
     assert run(*words, "--folder", out) == 0
     logged = capsys.readouterr().err
-    for use in ("one/bm25", "one/tiny_index", "one/tiny", "two/tiny_index"):
-        assert f"[{use}] skipped" in logged
+    for step in ("one/bm25", "one/tiny_index", "one/tiny", "two/tiny_index"):
+        assert f"[{step}] skipped" in logged
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert run(beir(out.parent / "three", 3), *words, "--folder", out, "--baseline", "tiny") == 0
     logged = capsys.readouterr().err

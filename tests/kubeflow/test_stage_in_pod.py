@@ -20,10 +20,10 @@ from stillhouse.kubeflow.pods.process import HAS_GPU
 from stillhouse.kubeflow.pods.stage import plan_digest, run_stage, write_recipe
 from stillhouse.pipeline import in_process
 from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.graph_steps import stages_of
 from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.steps import registry
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.pipeline.uses import stages_of
 
 RECIPE: dict[str, Any] = {"graph": "labelled", "ingest": {"source": "sample", "seed": 7}}
 CORPUS = ["fetch_model", "ingest", "validate", "bm25"]
@@ -108,7 +108,7 @@ def test_a_stage_reads_the_folders_of_others_and_hands_on_its_own(tmp_path: Path
     values = arguments(tmp_path / "second", corpus=Path(first["folder"].path))
     run_stage("retriever_1", values)
     folder = Path(values["folder"].path)
-    own = [use.name for stage in stages_of(graph_of(RECIPE)) if stage.name == "retriever_1" for use in stage.uses]
+    own = [step.name for stage in stages_of(graph_of(RECIPE)) if stage.name == "retriever_1" for step in stage.steps]
     assert sorted(path.name for path in folder.iterdir()) == sorted(own) and ran == CORPUS + own
     start = read_manifest(Path(first["folder"].path) / "fetch_model" / "encoder").digest
     assert read_manifest(folder / "retriever_1" / "retriever").inputs["encoder"] == start

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.graph import GRAPHS, USES, graph_of
+from stillhouse.pipeline.graph import GRAPHS, SIMLM_STEPS, graph_of
+from stillhouse.pipeline.graph_steps import stages_of
 from stillhouse.pipeline.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
 from stillhouse.pipeline.steps.spec import Port, named
-from stillhouse.pipeline.uses import stages_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED_RECIPES = list(shipped_files(SHIPPED))
 
 
 def test_names_are_unique_and_fit_every_surface() -> None:
-    names = [use.name for use in USES]
+    names = [step.name for step in SIMLM_STEPS]
     assert len(set(names)) == len(names)
     assert all(name.isidentifier() and name == name.lower() for name in names)
 
@@ -25,34 +25,34 @@ def test_names_are_unique_and_fit_every_surface() -> None:
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_inputs_come_from_outputs_of_earlier_steps_and_stages(graph: str) -> None:
     earlier: dict[str, Port] = {}
-    for use in graph_of({"graph": graph}):
-        assert all(port.optional or port.keys(use.inputs) for port in use.step.inputs)
-        for key, source in use.inputs.items():
-            assert source in earlier, f"{source} is written by no earlier use"
-            assert earlier[source].kind == use.step.port_of(key).kind
-        earlier |= {f"{use.name}/{port.name}": port for port in use.step.outputs}
+    for step in graph_of({"graph": graph}):
+        assert all(port.optional or port.keys(step.inputs) for port in step.spec.inputs)
+        for key, source in step.inputs.items():
+            assert source in earlier, f"{source} is written by no earlier step"
+            assert earlier[source].kind == step.spec.port_of(key).kind
+        earlier |= {f"{step.name}/{port.name}": port for port in step.spec.outputs}
 
 
 @pytest.mark.parametrize("recipe", SHIPPED_RECIPES)
 def test_every_step_runs_once_in_a_stage_that_follows_those_it_reads(recipe: str) -> None:
-    uses = graph_of(load_recipe(find_recipe(recipe)))
-    stages = stages_of(uses)
-    assert [use for stage in stages for use in stage.uses] == list(uses), "DVC and `stillhouse run` have one order"
+    steps = graph_of(load_recipe(find_recipe(recipe)))
+    stages = stages_of(steps)
+    assert [step for stage in stages for step in stage.steps] == list(steps), "DVC and `stillhouse run` have one order"
     there: set[str] = set()
     for stage in stages:
         assert set(stage.sources) <= there, stage.name
-        there |= {f"{use.name}/{port.name}" for use in stage.uses for port in use.step.outputs}
+        there |= {f"{step.name}/{port.name}" for step in stage.steps for port in step.spec.outputs}
     assert len(stages) <= 6
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_evaluation_compares_every_system_and_the_choice_every_retriever(graph: str) -> None:
-    uses = {use.name: use for use in graph_of({"graph": graph})}
-    runs = {f"{use.name}/run" for use in uses.values() if "run" in use.output_paths()}
-    curves = {f"{use.name}/curves" for use in uses.values() if "curves" in use.output_paths()}
-    assert set(uses["evaluate"].inputs.values()) == {"ingest/corpus"} | runs | curves
-    indexed = {use.inputs["retriever"] for use in uses.values() if use.step_name == "index"}
-    assert set(named(uses["best"].inputs, "candidates").values()) == indexed
+    steps = {step.name: step for step in graph_of({"graph": graph})}
+    runs = {f"{step.name}/run" for step in steps.values() if "run" in step.output_paths()}
+    curves = {f"{step.name}/curves" for step in steps.values() if "curves" in step.output_paths()}
+    assert set(steps["evaluate"].inputs.values()) == {"ingest/corpus"} | runs | curves
+    indexed = {step.inputs["retriever"] for step in steps.values() if step.kind == "index"}
+    assert set(named(steps["best"].inputs, "candidates").values()) == indexed
 
 
 def test_an_unknown_graph_is_named() -> None:

@@ -12,8 +12,8 @@ from done_again import UNKNOWN, descendants
 from quick_steps import quicken_steps
 
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.graph import ARTIFACTS, USES
-from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.graph import ARTIFACTS, SIMLM_STEPS
+from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.recipes import configs
 from stillhouse.pipeline.steps import registry
 
@@ -24,13 +24,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def executed(folder: Path, recipe: dict[str, Any]) -> set[str]:
-    reports = run_uses(USES, configs(recipe, "recipe"), folder / ARTIFACTS)
-    assert list(reports) == [use.name for use in USES]
+    reports = run_steps(SIMLM_STEPS, configs(recipe, "recipe"), folder / ARTIFACTS)
+    assert list(reports) == [step.name for step in SIMLM_STEPS]
     return {name for name, report in reports.items() if report is not None}
 
 
 @pytest.mark.parametrize(
-    ("use", "changed"),
+    ("step", "changed"),
     [
         ("evaluate", {"bootstrap_samples": 300}),
         ("distilled", {"learning_rate": 1e-3}),
@@ -38,10 +38,10 @@ def executed(folder: Path, recipe: dict[str, Any]) -> set[str]:
         ("tokenize", {"max_length": 16}),
     ],
 )
-def test_a_change_runs_what_depends_on_it(use: str, changed: dict[str, Any], tmp_path: Path) -> None:
-    assert executed(tmp_path, {}) == {use.name for use in USES}
+def test_a_change_runs_what_depends_on_it(step: str, changed: dict[str, Any], tmp_path: Path) -> None:
+    assert executed(tmp_path, {}) == {step.name for step in SIMLM_STEPS}
     assert executed(tmp_path, {}) == UNKNOWN
-    assert executed(tmp_path, {use: changed}) == descendants(use) | UNKNOWN
+    assert executed(tmp_path, {step: changed}) == descendants(step) | UNKNOWN
 
 
 def test_damaged_and_missing_outputs_are_made_again(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_user_s_output_is_neither_removed_nor_replaced(lost: str, tmp_path: Pa
         (folder / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(InputError, match=r"no step wrote.*move it away"):
-        run_uses(USES, configs({}, "recipe"), tmp_path / ARTIFACTS)
+        run_steps(SIMLM_STEPS, configs({}, "recipe"), tmp_path / ARTIFACTS)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     folder.rename(tmp_path / "aside")
     assert executed(tmp_path, {}) == {"evaluate"} | UNKNOWN

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stillhouse.core.report import Report
+from stillhouse.pipeline.graph_steps import GraphStep
 from stillhouse.pipeline.mlflow_runs import logged
-from stillhouse.pipeline.uses import Use
 
 mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
 
@@ -21,9 +21,9 @@ class Config:
 
 
 INDEX, BM25, EVALUATE = (
-    Use("index", "index", stage="corpus"),
-    Use("bm25", "bm25", stage="corpus"),
-    Use("evaluate", "evaluate", stage="evaluation"),
+    GraphStep("index", "index", stage="corpus"),
+    GraphStep("bm25", "bm25", stage="corpus"),
+    GraphStep("evaluate", "evaluate", stage="evaluation"),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stillhouse.cli import main
-from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.graph import known_steps
 from stillhouse.pipeline.recipes import SHIPPED, configs, load_recipe
 from stillhouse.pipeline.steps.spec import named
 from stillhouse.training.batches import steps_for
@@ -165,8 +165,8 @@ def test_the_papers_choose_a_re_ranker_by_its_loss_and_take_its_raw_scores(name:
 def test_the_published_hyper_parameters(name: str) -> None:
     path = SHIPPED / f"{name}.yaml"
     found = configs(load_recipe(path), str(path))
-    for use, values in PUBLISHED[name].items():
-        assert {field: getattr(found[use], field) for field in values} == values, use
+    for step, values in PUBLISHED[name].items():
+        assert {field: getattr(found[step], field) for field in values} == values, step
 
 
 STEPS = {
@@ -183,12 +183,12 @@ STEPS = {
 """(recipe, training, its examples) → the steps that the paper takes."""
 
 
-@pytest.mark.parametrize(("name", "use", "examples"), STEPS)
-def test_a_training_takes_the_steps_of_its_paper(name: str, use: str, examples: int) -> None:
+@pytest.mark.parametrize(("name", "step", "examples"), STEPS)
+def test_a_training_takes_the_steps_of_its_paper(name: str, step: str, examples: int) -> None:
     """The setting `max_steps` alone is not enough, because the epochs might end sooner."""
-    config = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)[use]
+    config = configs(load_recipe(SHIPPED / f"{name}.yaml"), name)[step]
     taken = steps_for(examples, config.batch_size, config.epochs, config.max_steps)
-    assert taken == STEPS[name, use, examples]
+    assert taken == STEPS[name, step, examples]
 
 
 @pytest.mark.parametrize("name", ["simlm-msmarco", "bow-msmarco", "cdmae-msmarco"])
@@ -253,5 +253,5 @@ def test_the_recipe_measures_answer_recall_on_the_files_of_dpr(name: str, tmp_pa
 def test_a_small_twin_runs_every_stage(name: str, tmp_path: Path) -> None:
     assert main(["run", "--recipe", name, "--small", "--quiet", "--folder", str(tmp_path)]) == 0
     metrics = json.loads((tmp_path / "artifacts" / "evaluate" / "evaluation" / "metrics.json").read_text())
-    assert set(metrics) == set(named(known_uses({})["evaluate"].inputs, "run"))
+    assert set(metrics) == set(named(known_steps({})["evaluate"].inputs, "run"))
     assert all(0 <= value <= 1 for values in metrics.values() for value in values.values())

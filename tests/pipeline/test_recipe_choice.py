@@ -46,7 +46,7 @@ def test_labelled_questions_get_their_recipe_and_whole_passages(
     assert recipe["fetch_model"]["passage_length"] == length, "one long passage of forty sets no length"
     assert recipe["validate"]["max_passage_words"] is None
     assert recipe["ingest"].get("split_tokens") == split, "all are longer than the base model reads"
-    [ingest] = [use for use in graph_of(recipe) if use.name == "ingest"]
+    [ingest] = [step for step in graph_of(recipe) if step.name == "ingest"]
     assert ingest.inputs == ({"tokenizer": "fetch_model/encoder"} if split else {})
 
 
@@ -60,7 +60,7 @@ def test_a_language_model_that_is_here_writes_english_questions(
     for number in range(20):
         (here / "texte" / f"{number}.md").write_text(f"# Gezeiten {number}\n\n" + german * 3)
     recipe = made(str(sample_folder() / "articles") if english else "texte")
-    [ingest] = [use for use in graph_of(recipe) if use.name == "ingest"]
+    [ingest] = [step for step in graph_of(recipe) if step.name == "ingest"]
     assert ("generated" in ingest.inputs) == written and (recipe["ingest"]["queries"] == "pairs") == (not written)
 
 
@@ -97,7 +97,7 @@ def test_new_says_why_there_is_no_pretraining(
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, splits)))
     assert "no pre-training: the base model is already a retriever" in capsys.readouterr().out
-    assert "pretrain" not in {use.step_name for use in graph_of(recipe)}
+    assert "pretrain" not in {step.kind for step in graph_of(recipe)}
     assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
     assert "no pre-training" not in capsys.readouterr().out
 

@@ -22,6 +22,7 @@ from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_forecast import forecast, scale_of_look
 from stillhouse.pipeline.start_model import counted
+from stillhouse.pipeline.step_times import steps_of
 from stillhouse.pipeline.training_amount import NEAR, fit_into, usual
 
 LABELLED = load_recipe(find_recipe("labelled"))
@@ -100,9 +101,12 @@ def test_more_hours_never_train_less_and_all_are_kept(train: int, hours: list[fl
         run = with_sections(LABELLED, fit_into(given_hours, LABELLED, few(train)))
         found = forecast(run, few(train))
         assert found is not None and found.total <= 3600 * given_hours * NEAR
-        used = scale_of_look(configs(run, "recipe"), few(train)).queries["train"]
-        assert all(found.steps[name] <= max(1, round(EPOCHS[name] * used / min(32, used))) for name in EPOCHS)
-        seen.append([used, *(found.steps[name] for name in EPOCHS)])
+        settings = configs(run, "recipe")
+        scale = scale_of_look(settings, few(train))
+        steps = {name: steps_of("train-retriever", settings[name], scale) for name in EPOCHS}
+        used = scale.queries["train"]
+        assert all(steps[name] <= max(1, round(EPOCHS[name] * used / min(32, used))) for name in EPOCHS)
+        seen.append([used, *steps.values()])
     assert all(less <= more for less, more in zip(*seen))
 
 

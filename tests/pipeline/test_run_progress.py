@@ -13,13 +13,13 @@ from stillhouse import cli
 from stillhouse.core.context import QUIET
 from stillhouse.core.monitoring.activity import in_words
 from stillhouse.pipeline import run_progress
-from stillhouse.pipeline.graph import ARTIFACTS, USES
+from stillhouse.pipeline.graph import ARTIFACTS, SIMLM_STEPS
+from stillhouse.pipeline.graph_steps import stages_of
 from stillhouse.pipeline.steps import registry
-from stillhouse.pipeline.uses import stages_of
 
-NUMBER = len(USES)
-NAMES = [use.name for use in USES]
-STAGES = [stage.name for stage in stages_of(USES)]
+NUMBER = len(SIMLM_STEPS)
+NAMES = [step.name for step in SIMLM_STEPS]
+STAGES = [stage.name for stage in stages_of(SIMLM_STEPS)]
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +35,14 @@ def test_run_says_each_step_its_total_and_the_time(
 ) -> None:
     """The time is known once there are a corpus and a base model: here every step takes a minute."""
     if known:
-        monkeypatch.setattr(run_progress, "expected_seconds", lambda uses, *more: {use.name: 60.0 for use in uses})
+        monkeypatch.setattr(run_progress, "expected_seconds", lambda steps, *more: {step.name: 60.0 for step in steps})
     Path("params.yaml").write_text("")
     assert cli.main(["run"]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(("[", " "))]
     assert said[0] == f"{NUMBER} of {NUMBER} steps to do" + f": about {NUMBER} min on this machine:" * known
-    steps = [f"step {number} of {NUMBER}: {use.name} ({use.step_name})" for number, use in enumerate(USES, start=1)]
+    steps = [
+        f"step {number} of {NUMBER}: {step.name} ({step.kind})" for number, step in enumerate(SIMLM_STEPS, start=1)
+    ]
     if known:
         left = [f"; about {in_words(60.0 * (NUMBER - done))} left in all" for done in range(NUMBER - 1)]
         steps = [f"{line}, about 60 s{rest}" for line, rest in zip(steps, [*left, ""])]
@@ -97,7 +99,7 @@ def test_a_stage_shows_the_numbers_of_its_steps_in_the_run(capsys: pytest.Captur
     Path("params.yaml").write_text("")
     said = [line for name in STAGES for line in stage(name, capsys)]
     assert [line.split(",")[0] for line in said] == [
-        f"step {number} of {NUMBER}: {use.name} ({use.step_name})" for number, use in enumerate(USES, start=1)
+        f"step {number} of {NUMBER}: {step.name} ({step.kind})" for number, step in enumerate(SIMLM_STEPS, start=1)
     ]
     Path("params.yaml").write_text("reranker: {batch_size: 3}\n")
     changed = [line.split()[4] for line in stage("distillation", capsys)]

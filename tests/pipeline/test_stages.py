@@ -12,11 +12,11 @@ from documented_stages import documented_re_ranker, documented_stages
 
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.dvc_file import render
-from stillhouse.pipeline.graph import GRAPHS, USES, Use, graph_of, known_uses
+from stillhouse.pipeline.graph import GRAPHS, SIMLM_STEPS, GraphStep, graph_of, known_steps
+from stillhouse.pipeline.graph_steps import stages_of, with_stages
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, sections
 from stillhouse.pipeline.step_command import read_section
 from stillhouse.pipeline.steps.spec import named
-from stillhouse.pipeline.uses import stages_of, with_stages
 
 NEW = {
     "step": "train-retriever",
@@ -25,28 +25,28 @@ NEW = {
     "encoder": "distilled/retriever",
     "negatives": "mine_2/negatives",
 }
-NAMES = [use.name for use in USES]
+NAMES = [step.name for step in SIMLM_STEPS]
 
 
-def graph(**stages: Any) -> dict[str, Use]:
-    return {use.name: use for use in graph_of({"stages": stages})}
+def graph(**stages: Any) -> dict[str, GraphStep]:
+    return {step.name: step for step in graph_of({"stages": stages})}
 
 
-def well_formed(uses: tuple[Use, ...]) -> None:
-    """Check that every use gets what it needs, of the right kind, from an earlier use."""
+def well_formed(steps: tuple[GraphStep, ...]) -> None:
+    """Check that every step gets what it needs, of the right kind, from an earlier step."""
     earlier: dict[str, str] = {}
-    for use in uses:
-        for key, source in use.inputs.items():
-            assert earlier.get(source) == use.step.port_of(key).kind, (use.name, key, source)
-        assert all(port.optional or port.keys(use.inputs) for port in use.step.inputs), use.name
-        earlier |= {f"{use.name}/{port.name}": port.kind for port in use.step.outputs}
+    for step in steps:
+        for key, source in step.inputs.items():
+            assert earlier.get(source) == step.spec.port_of(key).kind, (step.name, key, source)
+        assert all(port.optional or port.keys(step.inputs) for port in step.spec.inputs), step.name
+        earlier |= {f"{step.name}/{port.name}": port.kind for port in step.spec.outputs}
 
 
 def test_without_stages_the_graph_is_the_papers() -> None:
-    assert graph_of({}) == graph_of({"stages": {}}) == graph_of({"ingest": {}, "stages": None}) == USES
+    assert graph_of({}) == graph_of({"stages": {}}) == graph_of({"ingest": {}, "stages": None}) == SIMLM_STEPS
 
 
-def test_inputs_can_be_replaced_and_uses_are_reordered() -> None:
+def test_inputs_can_be_replaced_and_steps_are_reordered() -> None:
     found = graph(
         retriever_1={"encoder": "retriever_1_unpretrained/retriever"},
         retriever_1_unpretrained={"settings_of": "retriever_2"},
@@ -61,11 +61,11 @@ def test_inputs_can_be_replaced_and_uses_are_reordered() -> None:
 
 def test_a_new_system_is_one_row() -> None:
     found = graph(distilled_2=NEW | {"system": "distilled_2/retriever"})
-    like = known_uses({})
+    like = known_steps({})
     for part in ("index", "run"):
         made, known = found[f"distilled_2_{part}"], like[f"distilled_{part}"]
         expected = {key: source.replace("distilled", "distilled_2") for key, source in known.inputs.items()}
-        assert (made.inputs, made.step_name, made.section) == (expected, known.step_name, known.name)
+        assert (made.inputs, made.kind, made.section) == (expected, known.kind, known.name)
     added = dict(found["evaluate"].inputs.items() - like["evaluate"].inputs.items())
     assert added == {"run/distilled_2": "distilled_2_run/run", "curves/distilled_2": "distilled_2/curves"}
     assert list(named(found["evaluate"].inputs, "run"))[-3:] == ["distilled", "distilled_2", "best"]
@@ -113,17 +113,17 @@ def test_an_impossible_graph_is_refused_and_the_recipe_is_named(stages: Any, mes
 @pytest.mark.parametrize("name", GRAPHS)
 def test_an_added_system_runs_in_every_graph(name: str) -> None:
     recipe = {"graph": name, "stages": {"distilled_2": NEW | {"system": "distilled_2/retriever"}}}
-    uses = graph_of(recipe)
-    well_formed(uses)
-    assert "distilled_2_run" in {use.name for use in uses}
+    steps = graph_of(recipe)
+    well_formed(steps)
+    assert "distilled_2_run" in {step.name for step in steps}
     content = yaml.safe_load(render(recipe, Path()))
-    assert list(content["stages"])[1:] == [stage.name for stage in stages_of(uses)]
+    assert list(content["stages"])[1:] == [stage.name for stage in stages_of(steps)]
     written = {next(iter(out)) for stage in list(content["stages"].values())[1:] for out in stage["outs"]}
-    assert written == {f"artifacts/{use.name}" for use in uses}
+    assert written == {f"artifacts/{step.name}" for step in steps}
     read = {dep for stage in content["stages"].values() for dep in stage.get("deps", ()) if "plan" not in dep}
     assert {"/".join(dep.split("/")[:2]) for dep in read} <= written
     settings = configs(recipe, "recipe")
-    assert all(use.name in settings for use in uses)
+    assert all(step.name in settings for step in steps)
 
 
 def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_stage() -> None:
@@ -138,7 +138,7 @@ def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_stage() 
         },
         "more": {"step": "ingest"},
     }
-    found = {stage.name: [use.name for use in stage.uses] for stage in stages_of(graph_of({"stages": stages}))}
+    found = {stage.name: [step.name for step in stage.steps] for stage in stages_of(graph_of({"stages": stages}))}
     assert found["round_2"] == ["round_2", "round_2_index", "round_2_run"]
     assert "own_hybrid" in found["retriever_1"] and "more" in found["corpus"]
     assert list(found).index("distillation") < list(found).index("round_2") < list(found).index("evaluation")
@@ -147,13 +147,13 @@ def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_stage() 
 def test_two_stages_never_wait_for_each_other() -> None:
     """`c` belongs to a stage that it reads from another stage after: it begins one of its own."""
     corpus = {"corpus": "ingest/corpus"}
-    uses = [
-        Use("ingest", "ingest", stage="first"),
-        Use("a", "bm25", corpus, stage="one"),
-        Use("b", "read-negatives", corpus | {"negatives": "a/negatives"}, stage="two"),
-        Use("c", "evaluate", corpus | {"run/b": "b/negatives"}, stage="one"),
+    steps = [
+        GraphStep("ingest", "ingest", stage="first"),
+        GraphStep("a", "bm25", corpus, stage="one"),
+        GraphStep("b", "read-negatives", corpus | {"negatives": "a/negatives"}, stage="two"),
+        GraphStep("c", "evaluate", corpus | {"run/b": "b/negatives"}, stage="one"),
     ]
-    found = {stage.name: [use.name for use in stage.uses] for stage in stages_of(with_stages(uses))}
+    found = {stage.name: [step.name for step in stage.steps] for stage in stages_of(with_stages(steps))}
     assert found == {"first": ["ingest"], "one": ["a"], "two": ["b"], "c": ["c"]}
 
 
@@ -170,10 +170,10 @@ def test_a_recipe_file_may_have_sections_for_what_it_adds(tmp_path: Path) -> Non
     assert load_recipe(path) == recipe
     assert configs(recipe, "r")["own"].max_steps == 3
     assert "own" in sections(recipe) and "stages" not in sections(recipe)
-    assert read_section(known_uses({})["distilled"].step, path, "own") == {"max_steps": 3}
+    assert read_section(known_steps({})["distilled"].spec, path, "own") == {"max_steps": 3}
     for section, message in (("owns", "did you mean 'own'?"), ("stages", "no section 'stages'")):
         with pytest.raises(InputError, match=re.escape(message)):
-            read_section(known_uses({})["distilled"].step, path, section)
+            read_section(known_steps({})["distilled"].spec, path, section)
     with pytest.raises(InputError, match="unknown section 'owns'; did you mean 'own'"):
         load_recipe(write(tmp_path, recipe | {"owns": {}}))
     with pytest.raises(InputError, match="unknown section 'pretraining'"):
@@ -188,9 +188,9 @@ def test_the_documented_re_ranker_starts_from_the_retriever_and_joins_the_teache
     rows = documented_re_ranker()
     labelled = load_recipe(find_recipe("labelled"))
     recipe = labelled | rows
-    found = {use.name: use for use in graph_of(recipe)}
+    found = {step.name: step for step in graph_of(recipe)}
     well_formed(tuple(found.values()))
-    added = set(found) - {use.name for use in graph_of(labelled)}
+    added = set(found) - {step.name for step in graph_of(labelled)}
     assert added == {"reranker", "reranked_run"}
     assert found["reranker"].inputs["init"] == found["teacher"].inputs["retriever"] == "retriever_2/retriever"
     assert found["teacher"].inputs["reranker"] == "reranker/reranker" and "bm25" in found["teacher"].inputs
@@ -205,10 +205,10 @@ def test_the_documented_further_round_competes_with_all_others(name: str, tmp_pa
     further, _ = documented_stages()
     recipe = load_recipe(find_recipe(name))
     recipe["stages"] = recipe.get("stages", {}) | further["stages"]
-    uses = graph_of(load_recipe(write(tmp_path, recipe)))
-    well_formed(uses)
-    found = {use.name: use for use in uses}
-    before = {use.name: use for use in graph_of(load_recipe(find_recipe(name)))}
+    steps = graph_of(load_recipe(write(tmp_path, recipe)))
+    well_formed(steps)
+    found = {step.name: step for step in steps}
+    before = {step.name: step for step in graph_of(load_recipe(find_recipe(name)))}
     assert set(found) - set(before) == {"mine_3", "retriever_3", "retriever_3_index", "retriever_3_run"}
     assert set(found["mine_3"].inputs) == set(before["mine_2"].inputs), "a recipe may mix in BM25's negatives"
     assert named(found["best"].inputs, "candidates")["retriever_3"] == "retriever_3/retriever"
@@ -223,6 +223,6 @@ def test_the_documented_further_round_competes_with_all_others(name: str, tmp_pa
 
 def test_the_documented_example_is_a_recipe() -> None:
     _, example = documented_stages()
-    uses = graph_of(example)
-    well_formed(uses)
-    assert {"distilled_2", "distilled_2_run"} <= {use.name for use in uses}
+    steps = graph_of(example)
+    well_formed(steps)
+    assert {"distilled_2", "distilled_2_run"} <= {step.name for step in steps}

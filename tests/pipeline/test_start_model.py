@@ -170,7 +170,7 @@ def test_the_recipe_for_a_language_model() -> None:
     assert recipe_for(LARGE, Start("m", LANGUAGE_MODEL, "")) == "language-model"
     assert recipe_for(None, Start("m", UNKNOWN, "")) == recipe_for(None) == "labelled"
     recipe = load_recipe(find_recipe("language-model"))
-    inputs = {use.name: use.inputs for use in graph_of(recipe)}
+    inputs = {step.name: step.inputs for step in graph_of(recipe)}
     assert inputs["pretraining"]["init"] == "lm_head/encoder"
     assert inputs["retriever_1"]["encoder"] == "pretraining/encoder"
     assert inputs["retriever_1"]["negatives"] == "bm25/negatives"

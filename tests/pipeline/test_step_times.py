@@ -1,4 +1,4 @@
-"""Times of steps: by hand, with transformers' weights, and for every use of every recipe."""
+"""Times of steps: by hand, with transformers' weights, and for every step of every recipe."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_parameter_counts_equal_those_of_the_layers() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))
-def test_every_use_of_a_recipe_has_a_time(name: str) -> None:
+def test_every_step_of_a_recipe_has_a_time(name: str) -> None:
     recipe = load_recipe(find_recipe(name))
     settings = configs(recipe, name)
-    for use in graph_of(recipe, name):
-        seconds = predicted_seconds(use.step_name, settings[use.name], SCALE)
-        assert math.isfinite(seconds) and seconds >= OVERHEAD, use.name
+    for step in graph_of(recipe, name):
+        seconds = predicted_seconds(step.kind, settings[step.name], SCALE)
+        assert math.isfinite(seconds) and seconds >= OVERHEAD, step.name
 
 
 def test_a_run_has_a_time_once_corpus_and_model_exist(
@@ -64,10 +64,10 @@ def test_a_run_has_a_time_once_corpus_and_model_exist(
     corpus = run_step("ingest", {}, source="sample", max_articles=5)["corpus"]
     monkeypatch.setenv("STILLHOUSE_DEVICE", "cpu")
     root, recipe = tmp_path / "artifacts", load_recipe(find_recipe("labelled"))
-    settings, uses = configs(recipe, "labelled"), graph_of(recipe)
-    assert outlook(uses, 30, settings, root) == f"{len(uses)} of 30 steps to do"
+    settings, steps = configs(recipe, "labelled"), graph_of(recipe)
+    assert outlook(steps, 30, settings, root) == f"{len(steps)} of 30 steps to do"
     for place, target in (("ingest/corpus", corpus), ("fetch_model/encoder", fetched["encoder"])):
         (root / place).parent.mkdir(parents=True)
         (root / place).symlink_to(target)
     assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
-    assert outlook(uses, 30, settings, root).startswith(f"{len(uses)} of 30 steps to do: about ")
+    assert outlook(steps, 30, settings, root).startswith(f"{len(steps)} of 30 steps to do: about ")

@@ -56,7 +56,7 @@ class Repository:
         finally:
             away.rename(self.releases)
 
-    def use(self, version: str) -> None:
+    def step(self, version: str) -> None:
         """Puts a release into use."""
         roll_back(Git.of(self.work), version, "a test")
 

@@ -34,7 +34,7 @@ def repository(released: Repository, tmp_path: Path) -> Repository:
         shutil.copytree(released.place / name, tmp_path / name, symlinks=True)
     subprocess.run(["git", "remote", "set-url", "origin", tmp_path / "work.git"], cwd=tmp_path / "work", check=True)
     found = Repository(tmp_path, released.releases)
-    found.use("v1.0.0")
+    found.step("v1.0.0")
     return found
 
 
@@ -72,13 +72,13 @@ def test_the_release_in_use_answers_and_a_rollback_fetches_nothing(
     found = about(service)
     assert {found[key] for key in ("version", "release")} == {"v1.0.0", names[0]}
     assert found["figures"] == FIGURES and found["verdict"] is None, "the first release was compared with none"
-    repository.use("v1.1.0")
+    repository.step("v1.1.0")
     assert releases.look() and service.search(query=QUERY)["release"] == names[1]
     found = about(service)
     assert found["version"] == "v1.1.0" and found["repository"] == repository.address
     assert found["commit"] == Git(repository.work).commit_of("retriever@v1.1.0")
     assert found["figures"] == FIGURES and found["verdict"] == VERDICT | {"randomisation_p": None}
-    repository.use("v1.0.0")
+    repository.step("v1.0.0")
     with repository.without_data():
         assert releases.look()
     assert service.search(query=QUERY)["release"] == names[0]
@@ -92,7 +92,7 @@ def test_a_failed_fetch_leaves_the_old_one_answering_until_it_can_be_fetched(
     before = service.search(query=QUERY)
     lines: list[str] = []
     releases._log = lines.append
-    repository.use("v1.1.0")
+    repository.step("v1.1.0")
     with repository.without_data():
         assert not releases.look() and not releases.look()
     assert service.search(query=QUERY) == before
@@ -173,7 +173,7 @@ def test_old_releases_leave_the_disk(repository: Repository, tmp_path: Path, mon
     folder = tmp_path / "fetched"
     found = source(repository, folder)
     for version in ("v1.0.0", "v1.1.0"):
-        repository.use(version)
+        repository.step(version)
         found.state()
         found.folders()
         assert [path.name[:6] for path in folder.iterdir()] == [version]
@@ -205,8 +205,8 @@ def test_a_re_ranker_of_another_corpus_is_left_out(repository: Repository, tmp_p
 def test_a_named_version_stays_in_use(repository: Repository, tmp_path: Path) -> None:
     found = source(repository, tmp_path / "fetched", version="v1.1.0")
     state = found.state()
-    repository.use("v1.1.0")
-    repository.use("v1.0.0")
+    repository.step("v1.1.0")
+    repository.step("v1.0.0")
     assert found.state() == state and found.origin()["version"] == "v1.1.0"
     found.end()
     absent = source(repository, tmp_path / "fetched", version="v9.0.0")

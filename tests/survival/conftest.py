@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from made_once import made_once
-from micro_uses import RUN_USES, SMALL, START, begin
+from micro_steps import RUN_STEPS, SMALL, START, begin
 from small_disk import Disk, mounted
 from start_model import make_start_model
 
 
 @pytest.fixture(scope="session")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
-    """The artifacts of an undisturbed run, and the seconds of each use. Tests do not change them."""
+    """The artifacts of an undisturbed run, and the seconds of each step. Tests do not change them."""
     folder, seconds = made_once(tmp_path_factory, "calm", run_calmly)
     return folder / "artifacts", seconds
 
@@ -24,12 +24,12 @@ def run_calmly(folder: Path) -> dict[str, float]:
     if SMALL:
         make_start_model(folder / "artifacts" / START)
     seconds = {}
-    for use in RUN_USES:
+    for step in RUN_STEPS:
         started = time.monotonic()
-        process = begin(use, folder / "artifacts", folder / "artifacts", folder / "work")
+        process = begin(step, folder / "artifacts", folder / "artifacts", folder / "work")
         process.join()
-        assert process.exitcode == 0, use.name
-        seconds[use.name] = time.monotonic() - started
+        assert process.exitcode == 0, step.name
+        seconds[step.name] = time.monotonic() - started
     return seconds
 
 

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from micro_uses import RUN_USES
+from micro_steps import RUN_STEPS
 
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.graph import GraphStep
 from stillhouse.pipeline.steps.execute import open_inputs
 
 pytestmark = pytest.mark.slow
@@ -23,11 +23,11 @@ def to_hurt(calm: tuple[Path, dict[str, float]], tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a byte less"])
-@pytest.mark.parametrize("use", [use for use in RUN_USES if use.inputs], ids=lambda use: use.name)
-def test_damage_is_named_before_any_work(use: Use, damage: str, to_hurt: Path) -> None:
-    chance = random.Random(f"{use.name} {damage}")
-    inputs = {name: path for name, path in use.input_paths(to_hurt).items() if path}
-    assert open_inputs(use.step, inputs)
+@pytest.mark.parametrize("step", [step for step in RUN_STEPS if step.inputs], ids=lambda step: step.name)
+def test_damage_is_named_before_any_work(step: GraphStep, damage: str, to_hurt: Path) -> None:
+    chance = random.Random(f"{step.name} {damage}")
+    inputs = {name: path for name, path in step.input_paths(to_hurt).items() if path}
+    assert open_inputs(step.spec, inputs)
     for hurt in sorted(path for folder in inputs.values() for path in folder.rglob("*") if path.is_file()):
         whole = hurt.read_bytes()
         broken = bytearray(whole)
@@ -37,6 +37,6 @@ def test_damage_is_named_before_any_work(use: Use, damage: str, to_hurt: Path) -
         try:
             hurt.write_bytes(broken if damage == "a bit" else whole[:-1])
             with pytest.raises(InputError, match=hurt.name):
-                open_inputs(use.step, inputs)
+                open_inputs(step.spec, inputs)
         finally:
             hurt.write_bytes(whole)

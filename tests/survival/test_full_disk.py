@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from micro_uses import FORKS, RUN_USES, settings_of
+from micro_steps import FORKS, RUN_STEPS, settings_of
 from small_disk import PAGE, Disk
 from test_killed_steps import content
 
 from stillhouse.cli import main
 from stillhouse.core.artifacts import MANIFEST
 from stillhouse.kubeflow.pods.several_processes import step_words
-from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.graph import GraphStep
 from stillhouse.search.embeddings import VECTORS
 
 ROOM = 1 << 14
@@ -30,20 +30,20 @@ SAID = "stillhouse: the disk is full"
 NOT_SAID = ("Traceback", "Exception ignored", "close error")
 Calm = tuple[Path, dict[str, float]]
 
-USES = {use.step_name: use for use in reversed(RUN_USES)}
-"""The first use of each step."""
+SIMLM_STEPS = {step.kind: step for step in reversed(RUN_STEPS)}
+"""The first step of each step."""
 KEEPS_WORK = ("importance", "count", "pretrain", "index", "train-retriever", "train-reranker", "score-pairs", "rerank")
 """Steps that keep unfinished work of some size. Only one of those that encode passages is included."""
 
 
-def words_of(use: Use, root: Path, outputs: Path) -> list[str]:
-    return step_words(use.step, settings_of(use, root), use.input_paths(root), use.output_paths(outputs))
+def words_of(step: GraphStep, root: Path, outputs: Path) -> list[str]:
+    return step_words(step.spec, settings_of(step, root), step.input_paths(root), step.output_paths(outputs))
 
 
-def made(use: Use, root: Path) -> dict[str, bytes]:
-    """What an undisturbed run of a use wrote."""
+def made(step: GraphStep, root: Path) -> dict[str, bytes]:
+    """What an undisturbed run of a step wrote."""
     files = {}
-    for folder in use.output_paths(root).values():
+    for folder in step.output_paths(root).values():
         files |= {str((folder / name).relative_to(root)): data for name, data in content(folder).items()}
     return files
 
@@ -101,24 +101,24 @@ def assert_reported(code: int | None, log: Path) -> None:
 
 
 @pytest.mark.parametrize("moments", ["one", pytest.param("all", marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize("name", SIMLM_STEPS)
 def test_a_full_disk_for_outputs_is_reported(name: str, moments: str, calm: Calm, disk: Disk, tmp_path: Path) -> None:
     """The disk lacks one page for the largest file or, when all moments are tried, for each file in turn."""
-    (root, _), use = calm, USES[name]
+    (root, _), step = calm, SIMLM_STEPS[name]
     outputs, log = disk.folder / "artifacts", tmp_path / "log"
-    words = words_of(use, root, outputs)
+    words = words_of(step, root, outputs)
     disk.resize(ROOM)
-    for folder in use.output_paths(outputs).values():
+    for folder in step.output_paths(outputs).values():
         folder.mkdir(parents=True)
         (folder / MANIFEST).write_bytes(OLD)
-    before, taken, (largest, rooms) = content(outputs), disk.taken(), rooms_without(root / use.name)
+    before, taken, (largest, rooms) = content(outputs), disk.taken(), rooms_without(root / step.name)
     for free in [largest] if moments == "one" else sorted(set(rooms)):
         disk.resize(taken + free)
         assert_reported(end_of(words, tmp_path / "work", log), log)
         assert content(outputs) == before and disk.taken() == taken, "half-written outputs"
     disk.resize(ROOM)
     assert end_of(words, tmp_path / "work", log) == 0, log.read_text()
-    assert content(outputs) == made(use, root)
+    assert content(outputs) == made(step, root)
 
 
 @pytest.mark.parametrize("growth", [4, pytest.param(1.3, marks=pytest.mark.long)])
@@ -127,9 +127,9 @@ def test_a_full_disk_for_work_is_reported_and_resumed(
     name: str, growth: float, calm: Calm, disk: Disk, tmp_path: Path
 ) -> None:
     """The disk grows until there is enough room, and each run uses the work that the last one kept."""
-    (root, _), use = calm, USES[name]
+    (root, _), step = calm, SIMLM_STEPS[name]
     outputs, work, log = tmp_path / "artifacts", disk.folder / "work", tmp_path / "log"
-    words = words_of(use, root, outputs)
+    words = words_of(step, root, outputs)
     outputs.mkdir()
     pages, kept = 1, Kept.of(work)
     while code := end_of(words, work, log):
@@ -141,4 +141,4 @@ def test_a_full_disk_for_work_is_reported_and_resumed(
         assert pages < ROOM
         disk.resize(pages)
     assert pages > 1, "it was never full"
-    assert content(outputs) == made(use, root)
+    assert content(outputs) == made(step, root)

@@ -21,8 +21,8 @@ from stillhouse.core.errors import ValidationFailed
 from stillhouse.core.pages import as_text
 from stillhouse.kubeflow.pods.run_control import end_run
 from stillhouse.kubeflow.pods.stage import page as stage_page
+from stillhouse.pipeline.graph_steps import GraphStep, Stage
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.pipeline.uses import Stage, Use
 
 CHROMIUM = shutil.which("chromium") or ""
 TRAP = """<script>document.title='caught'</script><img src=x onerror="document.title='caught'">"""
@@ -65,7 +65,7 @@ def pages(
     words += ["--title", BROKEN_OUT]
     assert cli.main(words) == 0
     report = Report(BROKEN_OUT, {BROKEN_OUT: 0.5}, html="report.html")
-    stage = Stage("evaluation", (Use("evaluate", "evaluate"),))
+    stage = Stage("evaluation", (GraphStep("evaluate", "evaluate"),))
     (root / "stage.html").write_text(stage_page(stage, {"evaluate": report}, root), encoding="utf-8")
     found = (
         root / "validate" / "validation" / "report.html",

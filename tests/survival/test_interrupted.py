@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from micro_uses import FORKS
+from micro_steps import FORKS
 
 from stillhouse import cli
 from stillhouse.core.errors import INTERRUPTED, INTERRUPTION

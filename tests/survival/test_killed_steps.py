@@ -9,9 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from kills import land_kills
-from micro_uses import RUN_USES, TOO_FAST, begin
+from micro_steps import RUN_STEPS, TOO_FAST, begin
 
-from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.graph import GraphStep
 
 pytestmark = pytest.mark.slow
 
@@ -21,13 +21,13 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def every_use() -> Iterator[object]:
-    """All uses. If a step has several, only `make test-kill` runs the ones after the first."""
+def every_step() -> Iterator[object]:
+    """All steps. If a step has several, only `make test-kill` runs the ones after the first."""
     seen: set[str] = set()
-    for use in RUN_USES:
-        marks = [pytest.mark.long] if use.step.name in seen else []
-        seen.add(use.step.name)
-        yield pytest.param(use, marks=marks, id=use.name)
+    for step in RUN_STEPS:
+        marks = [pytest.mark.long] if step.spec.name in seen else []
+        seen.add(step.spec.name)
+        yield pytest.param(step, marks=marks, id=step.name)
 
 
 @pytest.mark.parametrize("name", TOO_FAST)
@@ -37,24 +37,26 @@ def test_a_training_goes_past_its_lowest_loss(name: str, calm: tuple[Path, dict[
     assert loss.idxmin() < len(loss) - 1, loss
 
 
-@pytest.mark.parametrize("use", every_use())
-def test_a_killed_step_resumes_to_the_same_bytes(use: Use, calm: tuple[Path, dict[str, float]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", every_step())
+def test_a_killed_step_resumes_to_the_same_bytes(
+    step: GraphStep, calm: tuple[Path, dict[str, float]], tmp_path: Path
+) -> None:
     root, seconds = calm
     outputs, work = tmp_path / "artifacts", tmp_path / "work"
 
     def kill(moment: float) -> bool:
-        process = begin(use, root, outputs, work)
+        process = begin(step, root, outputs, work)
         process.join(moment)
         process.kill()
         process.join()
-        for path in use.output_paths(outputs).values():  # it is absent or complete
+        for path in step.output_paths(outputs).values():  # it is absent or complete
             assert not path.exists() or content(path) == content(root / path.relative_to(outputs))
         return process.exitcode == -signal.SIGKILL
 
-    land_kills(use.name, seconds[use.name], kill)
-    process = begin(use, root, outputs, work)
+    land_kills(step.name, seconds[step.name], kill)
+    process = begin(step, root, outputs, work)
     process.join()
     assert process.exitcode == 0
-    for path in use.output_paths(outputs).values():
+    for path in step.output_paths(outputs).values():
         assert content(path) == content(root / path.relative_to(outputs)), path.name
     assert not list(outputs.rglob(".*")), "leftovers"

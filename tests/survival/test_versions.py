@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from micro_uses import KILLS, RUN_USES, TOO_FAST
+from micro_steps import KILLS, RUN_STEPS, TOO_FAST
 from safetensors.numpy import load_file
 
 from stillhouse.core.artifacts import read_manifest
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(KILLS > 1, reason="the recorded run starts from 
 
 
 def test_results_change_only_with_the_version_of_their_step(calm: tuple[Path, dict[str, float]]) -> None:
-    found = {use.name: result(calm[0] / use.name, use.step) for use in RUN_USES}
+    found = {step.name: result(calm[0] / step.name, step.spec) for step in RUN_STEPS}
     if os.environ.get("STILLHOUSE_RECORD"):
         RECORDED.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     recorded = json.loads(RECORDED.read_text())
@@ -72,13 +72,13 @@ def lasts(key: str) -> bool:
 
 
 def drifting() -> set[str]:
-    """The uses whose numbers are a machine's own: of a training at whose rate a last digit decides, and after it; and
+    """The steps whose numbers are a machine's own: of a training at whose rate a last digit decides, and after it; and
     after mined negatives, a ranking in which one decides too.
     """
-    found, mined = set(TOO_FAST), {use.name for use in RUN_USES if use.step_name == "mine"}
-    for use in RUN_USES:
-        if any(source.split("/")[0] in found | mined for source in use.inputs.values()):
-            found.add(use.name)
+    found, mined = set(TOO_FAST), {step.name for step in RUN_STEPS if step.kind == "mine"}
+    for step in RUN_STEPS:
+        if any(source.split("/")[0] in found | mined for source in step.inputs.values()):
+            found.add(step.name)
     return found
 
 

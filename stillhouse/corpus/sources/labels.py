@@ -10,10 +10,9 @@ from pathlib import Path
 
 from stillhouse.core.artifacts import write_whole
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sources.lines import Fields, find_file, identifier, made_of, read_objects, text_field
 from stillhouse.corpus.sources.qrels_lines import read_qrels
-from stillhouse.corpus.sources.rows import Each, Part, Qrel, Query, Rejected, Row, Source, split_in
+from stillhouse.corpus.sources.rows import SPLITS, Each, Part, Qrel, Query, Rejected, Row, Source, split_in
 from stillhouse.corpus.sources.spans import Span, divide
 from stillhouse.corpus.sources.table_columns import PART, SUFFIXES, TableOfFile, files_of
 from stillhouse.corpus.sources.tables import read_tables
@@ -26,6 +25,7 @@ LINES = (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".qrels", ".trec")
 PLACES = {"dev_queries": "dev", "test_queries": "test"}
 """The settings that name such folders, with their split; also the prefixes of these queries' file names in
 `rejected.parquet`."""
+WRITTEN_BY = {"train": "; `stillhouse queries export` writes one", "dev": "; `stillhouse label` writes one"}
 
 
 def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
@@ -60,7 +60,7 @@ def labels_in(setting: str, folder: Path, split: str) -> dict[str, Path]:
     if len(labels) < 2:
         raise InputError(
             f"{setting}: {folder} must be a folder with queries.jsonl (_id, text) and qrels/{split}.tsv (query-id, "
-            "corpus-id, score), each also with .gz; `stillhouse queries export` and `stillhouse label` write one"
+            f"corpus-id, score), each also with .gz{WRITTEN_BY.get(split, '')}"
         )
     return labels
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.schemas import SPLITS
 
+SPLITS = ("train", "dev", "test")
 CONTENT_LENGTH = 200
 """Characters that are kept of a rejected row, and of its id, to recognise it."""
 

@@ -23,7 +23,7 @@ BEGINNING = 300
 
 
 def render_questions(queries: Sequence[MadeQuery], reasons: Sequence[str], corpus: Corpus, seed: int) -> str:
-    """The page as text; the same questions give the same text. `reasons` come from `question_filters.reasons_to_drop`.
+    """The page as text; the same questions give the same text. `reasons` come from `query_generation.reasons_to_drop`.
 
     Every reason has as many of the dropped questions as the others, as far as it has them.
     """

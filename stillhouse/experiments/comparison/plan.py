@@ -1,4 +1,4 @@
-"""The plan of a comparison: for every variant and seed its uses, their settings, and the places of their outputs.
+"""The plan of a comparison: for every variant and seed its steps, their settings, and the places of their outputs.
 
 Outputs are in one of four places, so that nothing is computed twice: `shared` by all; `shared/seed-1` if they depend
 only on the seed (such as pre-training if only the fine-tuning varies); `<variant>`; `<variant>/seed-1`. Outputs that a
@@ -29,23 +29,23 @@ from stillhouse.experiments.comparison.graph import (
     with_stages,
 )
 from stillhouse.experiments.comparison.sweep import NAME, Condition, Sweep, Variant
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use, graph_of, needed
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, GraphStep, graph_of, needed
+from stillhouse.pipeline.graph_steps import step_of
 from stillhouse.pipeline.recipes import Recipe, configs, copied
-from stillhouse.pipeline.uses import used
 
 SHARED = "shared"
 
-Adjust = Callable[[Use, Any], Any]
-"""Changes the settings of a use, like `small.small`."""
+Adjust = Callable[[GraphStep, Any], Any]
+"""Changes the settings of a step, like `small.small`."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One variant with one seed; `uses` are in running order, `places` are relative to the comparison's folder."""
+    """One variant with one seed; `steps` are in running order, `places` are relative to the comparison's folder."""
 
     variant: str
     seed: int
-    uses: tuple[Use, ...]
+    steps: tuple[GraphStep, ...]
     configs: Mapping[str, Any]
     places: Mapping[str, Path]
 
@@ -57,21 +57,21 @@ class Job:
     def place(self) -> Path:
         return self.places[EVALUATION]
 
-    def output(self, use: str, port: str) -> Path | None:
-        """An output's path relative to the comparison's folder, or None if the job has no such use."""
-        return self.places[use] / ARTIFACTS / use / port if use in self.places else None
+    def output(self, step: str, port: str) -> Path | None:
+        """An output's path relative to the comparison's folder, or None if the job has no such step."""
+        return self.places[step] / ARTIFACTS / step / port if step in self.places else None
 
-    def placed(self, use: Use, folder: Path) -> Use:
-        """The use with inputs from wherever they are in the comparison's `folder`."""
-        read = {key: folder / self.places[used(source)] / ARTIFACTS / source for key, source in use.inputs.items()}
-        return replace(use, inputs={key: str(path.absolute()) for key, path in read.items()})
+    def placed(self, step: GraphStep, folder: Path) -> GraphStep:
+        """The step with inputs from wherever they are in the comparison's `folder`."""
+        read = {key: folder / self.places[step_of(source)] / ARTIFACTS / source for key, source in step.inputs.items()}
+        return replace(step, inputs={key: str(path.absolute()) for key, path in read.items()})
 
     @property
     def run(self) -> Path:
         """The measured run, relative to the comparison's folder."""
-        source = next(source for key, source in self.uses[-1].inputs.items() if key.startswith(f"{RUN}/"))
-        use, port = source.split("/")
-        return self.places[use] / ARTIFACTS / use / port
+        source = next(source for key, source in self.steps[-1].inputs.items() if key.startswith(f"{RUN}/"))
+        step, port = source.split("/")
+        return self.places[step] / ARTIFACTS / step / port
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def run_name(variant: str, seed: int) -> str:
     return f"{variant}, seed {seed}"
 
 
-def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda use, config: config) -> Plan:
+def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda step, config: config) -> Plan:
     """Plan a sweep over a recipe. Raises `InputError` for an unknown setting or an invalid value.
 
     For a sweep with conditions use `plans`.
@@ -102,11 +102,11 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda 
         raise InputError(f"sweep {sweep.name} has conditions: choose one with `stillhouse compare --under`: {names}")
     recipe = with_stages(recipe, sweep.stages)
     graph = graph_of(recipe, f"{where} with the stages of sweep {sweep.name}" if sweep.stages else where)
-    uses = {use.name: use for use in graph}
+    steps = {step.name: step for step in graph}
     sweep = replace(sweep, variants=tuple(_of_graph(variant, sweep, graph, where) for variant in sweep.variants))
 
     def settings_of(recipe: Recipe, where: str) -> dict[str, Any]:
-        return {name: adjust(uses[name], config) for name, config in configs(recipe, where).items()}
+        return {name: adjust(steps[name], config) for name, config in configs(recipe, where).items()}
 
     base = merged(recipe, sweep.overrides)
     base_configs = settings_of(base, f"{where} with the overrides of sweep {sweep.name}")
@@ -121,7 +121,7 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda 
     return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
 
 
-def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda use, config: config) -> dict[str, Plan]:
+def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda step, config: config) -> dict[str, Plan]:
     """The plan for each condition by name, in one common folder. A sweep without conditions has one plan, ""."""
     if not sweep.conditions:
         return {"": make_plan(sweep, recipe, where, adjust)}
@@ -136,7 +136,7 @@ def _apart(plan: Plan, condition: Condition) -> Plan:
     sections = {key.split(".")[0] for key in condition.overrides}
 
     def moved(job: Job) -> Job:
-        changed = below({use.name for use in job.uses if use.section in sections}, job.uses)
+        changed = below({step.name for step in job.steps if step.section in sections}, job.steps)
         places = {name: condition.place / place if name in changed else place for name, place in job.places.items()}
         return replace(job, places=places | {EVALUATION: condition.name / job.place})
 
@@ -144,15 +144,15 @@ def _apart(plan: Plan, condition: Condition) -> Plan:
 
 
 def merged(recipe: Recipe, overrides: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The recipe with `use.field` values applied."""
+    """The recipe with `step.field` values applied."""
     result = copied(recipe)
     for key, value in overrides.items():
-        use, field = key.split(".")
-        result.setdefault(use, {})[field] = value
+        step, field = key.split(".")
+        result.setdefault(step, {})[field] = value
     return result
 
 
-def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) -> Variant:
+def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[GraphStep], where: str) -> Variant:
     """The variant, without pre-training if nothing that its run needs is pre-trained and it changes no such setting.
 
     Raises `InputError` for an unknown system, and for settings of a pre-training that the recipe has not.
@@ -163,54 +163,54 @@ def _of_graph(variant: Variant, sweep: Sweep, graph: Sequence[Use], where: str) 
     varied, own = (
         [key for key in of if key.split(".")[0] == PRETRAINING] for of in (sweep.overrides, variant.overrides)
     )
-    if variant.pretraining and (varied or own) and PRETRAINING not in {use.name for use in graph}:
+    if variant.pretraining and (varied or own) and PRETRAINING not in {step.name for step in graph}:
         raise InputError(
             f"{where} has no {PRETRAINING}, which sweep {sweep.name} varies; choose a recipe of another graph"
         )
-    needs = {use.name for use in needed(rewired(graph, variant.inputs, who), [used(runs[system])])}
+    needs = {step.name for step in needed(rewired(graph, variant.inputs, who), [step_of(runs[system])])}
     return variant if own or PRETRAINING in needs else replace(variant, pretraining=False)
 
 
 def _job(
-    of_recipe: Sequence[Use],
+    of_recipe: Sequence[GraphStep],
     sweep: Sweep,
     variant: Variant,
     seed: int,
     settings: Mapping[str, Any],
     base: Mapping[str, Any],
 ) -> Job:
-    own = [use if variant.pretraining else unpretrained(use) for use in of_recipe if use.name != EVALUATION]
+    own = [step if variant.pretraining else unpretrained(step) for step in of_recipe if step.name != EVALUATION]
     graph = rewired(own, variant.inputs, f"sweep {sweep.name}, variant {variant.name}")
     system = variant.retriever or sweep.retriever
     run = systems(of_recipe)[system]
-    of_run = needed(graph, [used(run)])
-    measured = [training(use, graph, sweep) for use in sweep.losses.values()] if any(map(is_training, of_run)) else []
-    uses = needed(graph, [used(run), *measured])
-    uses.append(evaluation(system, run, variant.pretraining, of_run))
-    own_seed = seeded(uses)
-    chosen = {use.name: settings[use.name] for use in uses}
+    of_run = needed(graph, [step_of(run)])
+    measured = [training(step, graph, sweep) for step in sweep.losses.values()] if any(map(is_training, of_run)) else []
+    steps = needed(graph, [step_of(run), *measured])
+    steps.append(evaluation(system, run, variant.pretraining, of_run))
+    own_seed = seeded(steps)
+    chosen = {step.name: settings[step.name] for step in steps}
     chosen |= {name: replace(chosen[name], seed=seed) for name in own_seed}
     title = f"{sweep.title or sweep.name}: {variant.title}, seed {seed}"
     chosen[EVALUATION] = replace(chosen[EVALUATION], title=title)
-    changed = {use.name for use in uses if settings[use.name] != base[use.name]} | {EVALUATION}
-    changed |= {use.name for use in uses if use not in of_recipe}
-    by_variant, by_seed = below(changed, uses), below({*own_seed, EVALUATION}, uses)
+    changed = {step.name for step in steps if settings[step.name] != base[step.name]} | {EVALUATION}
+    changed |= {step.name for step in steps if step not in of_recipe}
+    by_variant, by_seed = below(changed, steps), below({*own_seed, EVALUATION}, steps)
     places = {
-        use.name: Path(variant.name if use.name in by_variant else SHARED)
-        / (f"seed-{seed}" if use.name in by_seed else "")
-        for use in uses
+        step.name: Path(variant.name if step.name in by_variant else SHARED)
+        / (f"seed-{seed}" if step.name in by_seed else "")
+        for step in steps
     }
-    return Job(variant.name, seed, tuple(uses), chosen, places)
+    return Job(variant.name, seed, tuple(steps), chosen, places)
 
 
-def _reference(graph: Sequence[Use], settings: Mapping[str, Any]) -> Job:
-    names = {use.name for use in graph}
+def _reference(graph: Sequence[GraphStep], settings: Mapping[str, Any]) -> Job:
+    names = {step.name for step in graph}
     runs = {f"run/{system}": source for system, source in REFERENCES.items() if source.split("/")[0] in names}
     if not runs:
         raise InputError("a comparison needs BM25 or the base model as a reference; the recipe's graph has neither")
-    uses = needed(graph, [source.split("/")[0] for source in runs.values()])
-    uses.append(Use(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs, stage="evaluation"))
-    return Job("reference", 0, tuple(uses), settings, {use.name: Path(SHARED) for use in uses})
+    steps = needed(graph, [source.split("/")[0] for source in runs.values()])
+    steps.append(GraphStep(EVALUATION, EVALUATION, {"corpus": "ingest/corpus"} | runs, stage="evaluation"))
+    return Job("reference", 0, tuple(steps), settings, {step.name: Path(SHARED) for step in steps})
 
 
 def check_name(name: str) -> str:

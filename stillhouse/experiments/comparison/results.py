@@ -25,11 +25,11 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
     outcomes = []
     for job in plan.jobs:
         if failure := failures.get((job.variant, job.seed)):
-            outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.use}: {failure.reason}"))
+            outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.step}: {failure.reason}"))
             continue
         curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
         assert evaluation is not None
-        losses = {name: job.output(use, "curves") for name, use in plan.sweep.losses.items()}
+        losses = {name: job.output(step, "curves") for name, step in plan.sweep.losses.items()}
         outcomes.append(
             read_outcome(
                 job.variant,

@@ -27,7 +27,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.experiments.comparison.graph import below
 from stillhouse.experiments.comparison.plan import merged
 from stillhouse.experiments.tuning.space import Settings, Space
-from stillhouse.pipeline.graph import CORPUS, Use, graph_of, needed
+from stillhouse.pipeline.graph import CORPUS, GraphStep, graph_of, needed
 from stillhouse.pipeline.in_process import made_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.steps.execute import execute, open_inputs
@@ -57,7 +57,7 @@ class Search:
     def __init__(self, recipe: Recipe, where: str, space: Space, artifacts: Path, folder: Path, seed: int = 42) -> None:
         """Open or resume a search. Raises `InputError` for a folder with something else, or without Optuna."""
         self.recipe, self.where, self.space, self.folder, self.seed = recipe, where, space, folder, seed
-        self.uses, self.shared = trial_uses(recipe, where, space), folder / "shared" / "artifacts"
+        self.steps, self.shared = trial_steps(recipe, where, space), folder / "shared" / "artifacts"
         journal = folder / JOURNAL
         own = journal.is_file() and journal.read_bytes().startswith(b'{"op_code"')
         if folder.is_dir() and any(folder.iterdir()) and not own:
@@ -67,7 +67,7 @@ class Search:
             write_whole(folder / ".gitignore", "*\n")
         self.study = _study(journal)
         self.default = self._measured({}, self.shared, artifacts)
-        made = read_manifest(self.shared / self.uses[-1].name / "index", verify=False).digest
+        made = read_manifest(self.shared / self.steps[-1].name / "index", verify=False).digest
         about = digest_json([made, repr(space)])
         if self.study.user_attrs.get(ABOUT, about) != about:
             raise InputError(f"{folder} has a search with another space, recipe or corpus; choose another --folder")
@@ -142,35 +142,35 @@ class Search:
     def _measured(self, settings: Settings, root: Path, source: Path, listen: Listen | None = None) -> list[float]:
         """Make what is missing below `root`, link what `source` has, and return RR@10 of each dev question."""
         found = configs(merged(self.recipe, settings), self.where)
-        *_, training = (use for use in self.uses if any(port.name == "curves" for port in use.step.outputs))
-        for use in self.uses:
-            config = found[use.name]
-            if not _linked(use, config, source, root) and not _made(use, config, root, root):
-                step = _heard(use.step, listen) if listen and use == training else use.step
-                execute(step, config, use.input_paths(root), use.output_paths(root))
-        index = self.uses[-1]
+        *_, training = (step for step in self.steps if any(port.name == "curves" for port in step.spec.outputs))
+        for step in self.steps:
+            config = found[step.name]
+            if not _linked(step, config, source, root) and not _made(step, config, root, root):
+                spec = _heard(step.spec, listen) if listen and step == training else step.spec
+                execute(spec, config, step.input_paths(root), step.output_paths(root))
+        index = self.steps[-1]
         retriever, context = root / index.inputs["retriever"], Context(root.parent, device(), quiet=True)
         return measure_dev(root / CORPUS["corpus"], retriever, root / index.name / "index", context)
 
 
-def trial_uses(recipe: Recipe, where: str, space: Space) -> list[Use]:
-    """The uses up to the index of the space's retriever, in running order.
+def trial_steps(recipe: Recipe, where: str, space: Space) -> list[GraphStep]:
+    """The steps up to the index of the space's retriever, in running order.
 
     Raises `InputError` if it has no index or does not depend on the searched settings, or if these are of a source.
     """
     graph = graph_of(recipe, where)
-    indexes = {use.inputs["retriever"].partition("/")[0]: use for use in graph if use.step_name == "index"}
+    indexes = {step.inputs["retriever"].partition("/")[0]: step for step in graph if step.kind == "index"}
     if space.retriever not in indexes:
         known = nearest(space.retriever, indexes)
         raise InputError(f"{where} has no retriever {space.retriever!r} with an index to measure it; {known}")
-    uses = needed(graph, [indexes[space.retriever].name])
+    steps = needed(graph, [indexes[space.retriever].name])
     sections = {key.partition(".")[0] for key in (*space.rows, *space.always)}
-    if unused := sorted(sections - {use.section for use in uses}):
+    if unused := sorted(sections - {step.section for step in steps}):
         raise InputError(f"{space.retriever} does not depend on {', '.join(unused)}; leave their settings out")
-    varying = below({use.name for use in uses if use.section in sections}, uses)
-    if outside := [use.name for use in uses if use.name in varying and location_fields(use.step)]:
+    varying = below({step.name for step in steps if step.section in sections}, steps)
+    if outside := [step.name for step in steps if step.name in varying and location_fields(step.spec)]:
         raise InputError(f"{', '.join(outside)} reads a source, so its settings cannot be tuned; leave them out")
-    return uses
+    return steps
 
 
 def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) -> list[float]:
@@ -190,26 +190,26 @@ def measure_dev(corpus: Path, retriever: Path, index: Path, context: Context) ->
     return [float(rank) for rank in judged.reciprocal_ranks(rows_QK)]
 
 
-def _made(use: Use, config: Any, outputs: Path, inputs: Path) -> bool:
-    """Whether `outputs` has what a use makes from `inputs`. Of a source, what was read counts as current."""
+def _made(step: GraphStep, config: Any, outputs: Path, inputs: Path) -> bool:
+    """Whether `outputs` has what a step makes from `inputs`. Of a source, what was read counts as current."""
     try:
-        given = open_inputs(use.step, use.input_paths(inputs))
-        for path in use.output_paths(outputs).values():
+        given = open_inputs(step.spec, step.input_paths(inputs))
+        for path in step.output_paths(outputs).values():
             read_manifest(path)
     except InputError:
         return False
-    return made_of(use, config, outputs, given, verify=False)
+    return made_of(step, config, outputs, given, verify=False)
 
 
-def _linked(use: Use, config: Any, source: Path, root: Path) -> bool:
-    """Link the outputs of a use from `source` if they match; a link to other outputs is removed."""
-    link = root / use.name
+def _linked(step: GraphStep, config: Any, source: Path, root: Path) -> bool:
+    """Link the outputs of a step from `source` if they match; a link to other outputs is removed."""
+    link = root / step.name
     if link.is_symlink():
         link.unlink()
-    if link.exists() or not _made(use, config, source, root):
+    if link.exists() or not _made(step, config, source, root):
         return False
     root.mkdir(parents=True, exist_ok=True)
-    link.symlink_to(os.path.relpath(source / use.name, root), target_is_directory=True)
+    link.symlink_to(os.path.relpath(source / step.name, root), target_is_directory=True)
     return True
 
 

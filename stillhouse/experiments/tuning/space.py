@@ -24,7 +24,7 @@ from stillhouse.core.config import check_value, field_types, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.setting_kinds import kind_of, plain
 from stillhouse.core.yaml_file import read_yaml, shown
-from stillhouse.pipeline.graph import Use, known_uses
+from stillhouse.pipeline.graph import GraphStep, known_steps
 from stillhouse.pipeline.recipes import SHIPPED, Recipe
 
 if TYPE_CHECKING:
@@ -79,21 +79,21 @@ def read_space(path: Path, recipe: Recipe) -> Space:
         )
     for key in content:
         refuse_unknown(key, KEYS, f"{path}: unknown key")
-    uses, settings, others = known_uses(recipe), content["settings"], content.get("always") or {}
+    steps, settings, others = known_steps(recipe), content["settings"], content.get("always") or {}
     if not isinstance(others, dict):
         raise InputError(f"{path}: always must map section.setting to a value, not {shown(others)}")
-    rows = {str(key): _row(row, *_setting(str(key), uses, f"{path}: {key}")) for key, row in settings.items()}
+    rows = {str(key): _row(row, *_setting(str(key), steps, f"{path}: {key}")) for key, row in settings.items()}
     always = {}
     for key, value in others.items():
-        kind, rules, where = _setting(str(key), uses, f"{path}: {key}")
+        kind, rules, where = _setting(str(key), steps, f"{path}: {key}")
         always[str(key)] = plain(check_value(value, kind, rules, where))
     return Space(str(content.get("retriever", "retriever_1")), rows, always)
 
 
-def _setting(key: str, uses: Mapping[str, Use], where: str) -> tuple[Any, Mapping[str, Any], str]:
+def _setting(key: str, steps: Mapping[str, GraphStep], where: str) -> tuple[Any, Mapping[str, Any], str]:
     """The type and the rules of a setting that trials may change."""
     section, _, name = key.partition(".")
-    configs = {use.section: use.step.config for use in uses.values()}
+    configs = {step.section: step.spec.config for step in steps.values()}
     refuse_unknown(section, configs, f"{where}: there is no section")
     rules = {one.name: one.metadata for one in dataclasses.fields(configs[section])}
     refuse_unknown(name, rules, f"{where}: section {section} has no setting")

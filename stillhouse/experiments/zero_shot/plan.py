@@ -14,8 +14,8 @@ from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.core.own_files import refuse_foreign_files
 from stillhouse.experiments.comparison.run import Failure
 from stillhouse.models.settings import MODULES
-from stillhouse.pipeline.graph import ARTIFACTS, Use
-from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_uses
+from stillhouse.pipeline.graph import ARTIFACTS, GraphStep
+from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_steps
 
 BM25 = "bm25"
 MODELS = "models"
@@ -28,13 +28,13 @@ CALLED_BY_KIND = ("retriever", "encoder")
 
 @dataclass(frozen=True)
 class Plan:
-    """The uses with their settings, and the path of each system's run on each corpus, relative to the root.
+    """The steps with their settings, and the path of each system's run on each corpus, relative to the root.
 
-    `models` fetch the models that all corpora share; `uses` are the ordered uses of each corpus.
+    `models` fetch the models that all corpora share; `steps` are the ordered steps of each corpus.
     """
 
-    models: Sequence[Use]
-    uses: Mapping[str, Sequence[Use]]
+    models: Sequence[GraphStep]
+    steps: Mapping[str, Sequence[GraphStep]]
     configs: Mapping[str, Any]
     runs: Mapping[str, Mapping[str, str]]
 
@@ -73,8 +73,8 @@ def results() -> list[str]:
 def refuse_foreign_results(plan: Plan, folder: Path) -> None:
     """Raises `InputError`, before hours of work, if the results would replace files that Stillhouse did not write."""
     refuse_foreign_files(folder, results())
-    for uses in (plan.models, *plan.uses.values()):
-        refuse_foreign_outputs(uses, folder / ARTIFACTS)
+    for steps in (plan.models, *plan.steps.values()):
+        refuse_foreign_outputs(steps, folder / ARTIFACTS)
 
 
 def make_plan(arguments: argparse.Namespace) -> Plan:
@@ -89,14 +89,14 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     _named(dict(enumerate(called)), "retriever", [BM25, "ingest"])
     if arguments.no_bm25 and not retrievers:
         raise InputError("there is nothing to evaluate; give --retriever, or leave out --no-bm25")
-    models: list[Use] = []
-    uses: dict[str, list[Use]] = {}
+    models: list[GraphStep] = []
+    steps: dict[str, list[GraphStep]] = {}
     values: dict[str, dict[str, Any]] = {}
     source: dict[str, str] = {}
 
-    def add(to: list[Use], use: Use, **settings: Any) -> None:
-        to.append(use)
-        values[use.name] = settings
+    def add(to: list[GraphStep], step: GraphStep, **settings: Any) -> None:
+        to.append(step)
+        values[step.name] = settings
 
     for name, model in retrievers:
         folder = Path(model).expanduser()
@@ -104,38 +104,38 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
             source[name] = str(folder.resolve())
         else:
             lengths = {"query_length": arguments.query_length, "passage_length": arguments.passage_length}
-            add(models, Use(f"{MODELS}/{name}", "fetch-model"), model=model, **lengths)
+            add(models, GraphStep(f"{MODELS}/{name}", "fetch-model"), model=model, **lengths)
             source[name] = f"{MODELS}/{name}/encoder"
     runs: dict[str, dict[str, str]] = {}
     depth = arguments.depth + 1  # leaves enough without the query's own passage
     for path, corpus in corpora.items():
-        read, own = {"corpus": f"{corpus}/ingest/corpus"}, uses.setdefault(corpus, [])
+        read, own = {"corpus": f"{corpus}/ingest/corpus"}, steps.setdefault(corpus, [])
         # Only test queries matter here; one train and one dev query are the minimum for `ingest`.
         few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries or None}
-        add(own, Use(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
+        add(own, GraphStep(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
         runs[corpus] = {}
         if hybrids or not arguments.no_bm25:
-            add(own, Use(f"{corpus}/{BM25}", "bm25", read), depth=depth, negatives_depth=1)
+            add(own, GraphStep(f"{corpus}/{BM25}", "bm25", read), depth=depth, negatives_depth=1)
         if not arguments.no_bm25:
             runs[corpus][BM25] = f"{corpus}/{BM25}/run"
         for name, _ in retrievers:
             index = f"{corpus}/{name}_index"
-            add(own, Use(index, "index", read | {"retriever": source[name]}))
+            add(own, GraphStep(index, "index", read | {"retriever": source[name]}))
             inputs = read | {"retriever": source[name], "index": f"{index}/index"}
-            add(own, Use(f"{corpus}/{name}", "retrieve", inputs), depth=depth, system=name)
+            add(own, GraphStep(f"{corpus}/{name}", "retrieve", inputs), depth=depth, system=name)
             runs[corpus][name] = f"{corpus}/{name}/run"
             if name in hybrids:
                 both, weights = f"{name}{HYBRID}", str(hybrids[name].resolve())
                 fused = inputs | {"bm25": f"{corpus}/{BM25}/bm25", "weights": weights}
-                add(own, Use(f"{corpus}/{both}_index", "hybrid", fused))
+                add(own, GraphStep(f"{corpus}/{both}_index", "hybrid", fused))
                 searched = inputs | {"hybrid": f"{corpus}/{both}_index/hybrid"}
-                add(own, Use(f"{corpus}/{both}", "retrieve", searched), depth=depth, system=both)
+                add(own, GraphStep(f"{corpus}/{both}", "retrieve", searched), depth=depth, system=both)
                 runs[corpus][both] = f"{corpus}/{both}/run"
     configs: dict[str, Any] = {
-        use.name: build(use.step.config, values[use.name], f"zero-shot: {use.name}")
-        for use in [*models, *(use for own in uses.values() for use in own)]
+        step.name: build(step.spec.config, values[step.name], f"zero-shot: {step.name}")
+        for step in [*models, *(step for own in steps.values() for step in own)]
     }
-    return Plan(models, uses, configs, runs)
+    return Plan(models, steps, configs, runs)
 
 
 def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], None]) -> dict[str, Failure]:
@@ -147,19 +147,19 @@ def run_plan(plan: Plan, root: Path, max_rejected: float, log: Callable[[str], N
     from stillhouse.corpus.checks import refuse_remains
     from stillhouse.corpus.store import Corpus
 
-    run_uses(plan.models, plan.configs, root, log)
+    run_steps(plan.models, plan.configs, root, log)
     failures: dict[str, Failure] = {}
-    for corpus, uses in plan.uses.items():
-        for use in uses:
+    for corpus, steps in plan.steps.items():
+        for step in steps:
             try:
-                run_uses([use], plan.configs, root, log)
-                if use.step_name == "ingest":
-                    refuse_remains(Corpus.open(root / use.name / "corpus"), "test", max_rejected)
+                run_steps([step], plan.configs, root, log)
+                if step.kind == "ingest":
+                    refuse_remains(Corpus.open(root / step.name / "corpus"), "test", max_rejected)
             except Exception as error:
                 if is_full_disk(error):
                     raise
-                failures[corpus] = Failure.of(use, error)
-                log(f"{corpus} failed at {use.name}: {failures[corpus].reason}")
+                failures[corpus] = Failure.of(step, error)
+                log(f"{corpus} failed at {step.name}: {failures[corpus].reason}")
                 break
     return failures
 
@@ -193,7 +193,7 @@ def write_results(
             failures[name] = Failure("evaluate", str(error), bad_input=True)
     if not corpora:
         return None
-    failed = {name: f"{failure.use}: {failure.reason}" for name, failure in failures.items()}
+    failed = {name: f"{failure.step}: {failure.reason}" for name, failure in failures.items()}
     write_files(corpora, failed, settings, folder)
     page = folder / PAGE
     page.write_text(render(corpora, failed, settings, arguments.title), encoding="utf-8")

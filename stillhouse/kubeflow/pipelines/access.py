@@ -53,4 +53,4 @@ def refused(what: str, error: Any) -> InputError:
         missing = f"{account} may not {verb} {kind} in namespace {namespace}"
         return InputError(f"Kubeflow Pipelines refuses {what}: {missing}{remedy_of(403)}")
     remedy = remedy_of(401 if NO_IDENTITY in said else error.status)
-    return InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {said[:400].rstrip('.')}{remedy}")
+    return InputError(f"Kubeflow Pipelines refuses {what} ({error.status}): {said.rstrip('.')}{remedy}")

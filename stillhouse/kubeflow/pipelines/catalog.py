@@ -20,9 +20,9 @@ from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pods.run_parameters import SETTINGS, hint_of, parameters_of, recipe_of_run
 from stillhouse.kubeflow.pods.zero_shot import Config as ZeroShotConfig
 from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.graph_steps import step_of
 from stillhouse.pipeline.recipe_settings import with_settings
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
-from stillhouse.pipeline.uses import used
 from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.plan import Parameters
 
@@ -105,13 +105,13 @@ class Request:
         """The types of the parameters, without the parameters from placements."""
         if self.pipeline in CONFIGS:
             return {name: form_type(hint) for name, hint in field_types(CONFIGS[self.pipeline]).items()}
-        fields = {name: form_type(hint_of(use, name)) for name, use in parameters_of(*self._recipe()).items()}
+        fields = {name: form_type(hint_of(step, name)) for name, step in parameters_of(*self._recipe()).items()}
         return fields | ({SETTINGS: str} if self.pipeline == train.NAME else {})
 
     def kept(self) -> tuple[str, ...]:
-        """The outputs, as `use/output`, that a local run keeps beside its result, if its recipe chooses a winner."""
-        made = {use.name for use in graph_of(*self._recipe())} if self.pipeline == train.NAME else set()
-        return SEARCHED if made >= {used(source) for source in SEARCHED} else ()
+        """The outputs, as `step/output`, that a local run keeps beside its result, if its recipe chooses a winner."""
+        made = {step.name for step in graph_of(*self._recipe())} if self.pipeline == train.NAME else set()
+        return SEARCHED if made >= {step_of(source) for source in SEARCHED} else ()
 
     def exit_code(self, result: Path) -> int:
         """The exit code of `stillhouse refresh` if a refresh refused its challenger, else 0."""

@@ -20,11 +20,11 @@ from stillhouse.kubeflow.pipelines.interface import make_pipeline
 from stillhouse.kubeflow.pipelines.ir import compile_small
 from stillhouse.kubeflow.pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
 from stillhouse.kubeflow.pipelines.stage_component import OUTPUTS, kind_of, written
-from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json, step_names
+from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json, kinds_of
 from stillhouse.kubeflow.pipelines.train import pipeline_inputs
-from stillhouse.kubeflow.pods.compare import shared_stages, shared_uses
+from stillhouse.kubeflow.pods.compare import shared_stages, shared_steps
 from stillhouse.kubeflow.pods.stage import FOLDER, RECIPE
-from stillhouse.pipeline.uses import Stage, Use
+from stillhouse.pipeline.graph_steps import GraphStep, Stage
 
 NAME = "compare-objectives"
 LABEL = "comparison"
@@ -53,16 +53,16 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
         made = add_stages(stages, check, pods, MODULE, "run_shared")
         folders = {stage.name: made[stage.name].outputs[FOLDER] for stage in stages}
         there = variants_component(stages)(recipe=check.outputs[RECIPE], **folders)
-        pods.place_steps(there, LABEL, list(dict.fromkeys(step_names(varied_uses(plan)))), 1, LABEL)
+        pods.place_steps(there, LABEL, list(dict.fromkeys(kinds_of(varied_steps(plan)))), 1, LABEL)
 
     description = f"Compares pre-training objectives: {plan.sweep.title or plan.sweep.name}."
     return make_pipeline(NAME, description, inputs, table, body)
 
 
-def varied_uses(plan: Plan) -> list[Use]:
-    """The uses that some run has as its own."""
-    shared = {use.name for use in shared_uses(plan)}
-    return list({use.name: use for job in plan.jobs for use in job.uses if use.name not in shared}.values())
+def varied_steps(plan: Plan) -> list[GraphStep]:
+    """The steps that some run has as its own."""
+    shared = {step.name for step in shared_steps(plan)}
+    return list({step.name: step for job in plan.jobs for step in job.steps if step.name not in shared}.values())
 
 
 def variants_component(stages: Sequence[Stage]) -> BaseComponent:

@@ -18,7 +18,7 @@ from kfp import compiler
 from stillhouse.kubeflow.pipelines.stage_component import kind_of, stage_component
 from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, PAGE, PLAN, RECIPE
 from stillhouse.pipeline.graph import GRAPHS, graph_of
-from stillhouse.pipeline.uses import Stage, stages_of
+from stillhouse.pipeline.graph_steps import Stage, stages_of
 
 FOLDER_OF_ALL = Path(__file__).resolve().parents[3] / "components"
 MODULE = "stillhouse.kubeflow.pods.stage"
@@ -45,7 +45,7 @@ def rendered() -> dict[Path, str]:
 
 def component(versions: Sequence[tuple[Stage, list[Stage]]]) -> str:
     """A stage as the YAML that `kfp.components.load_component_from_file` reads."""
-    whole = max((stage for stage, _ in versions), key=lambda stage: len(stage.uses))
+    whole = max((stage for stage, _ in versions), key=lambda stage: len(stage.steps))
     reads = {other.name: other for _, of in versions for other in of}
     always = set.intersection(*({other.name for other in of} for _, of in versions))
     first = [other for name, other in reads.items() if name in always]
@@ -59,7 +59,7 @@ def component(versions: Sequence[tuple[Stage, list[Stage]]]) -> str:
 
 def readme(name: str, versions: Sequence[tuple[Stage, list[Stage]]]) -> str:
     """What a component does, reads and hands on."""
-    steps = dict.fromkeys(f"`{use.name}`" for stage, _ in versions for use in stage.uses)
+    steps = dict.fromkeys(f"`{step.name}`" for stage, _ in versions for step in stage.steps)
     read = dict.fromkeys(other.name for _, of in versions for other in of)
     lines = (
         f"# `{name}`",

@@ -18,7 +18,7 @@ from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.kubeflow.pipelines.tasks import PLANNED
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import NODES, RECIPE
-from stillhouse.pipeline.uses import Stage
+from stillhouse.pipeline.graph_steps import Stage
 
 MODULE = "stillhouse.kubeflow.pods.run_control"
 CHECK, END = "check", "report-end"

@@ -28,8 +28,8 @@ from stillhouse.core.own_files import link_or_copy, make_folder
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request, Result
 from stillhouse.kubeflow.pods.stage import FOLDER
 from stillhouse.pipeline.graph import GATE
+from stillhouse.pipeline.graph_steps import ARTIFACTS
 from stillhouse.pipeline.steps.execute import VERDICT
-from stillhouse.pipeline.uses import ARTIFACTS
 
 WORKSPACE = ".kubeflow"
 WORK = Path(".stillhouse") / "run-local"
@@ -144,7 +144,7 @@ def find_result(outputs: Path, result: Result) -> Path | None:
 
 
 def find_output(outputs: Path, source: str) -> Path:
-    """The folder of `use/output` among the outputs of a run. Raises `PipelineFailed` if no task handed it on."""
+    """The folder of `step/output` among the outputs of a run. Raises `PipelineFailed` if no task handed it on."""
     if found := sorted(outputs.glob(f"**/{FOLDER}/{source}/{MANIFEST}")):
         return found[-1].parent
     raise PipelineFailed(f"no task wrote {source}")

@@ -62,13 +62,13 @@ class PlacementTable:
         """The placement of a step, or of a component that is not a step, by name."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
 
-    def of_task(self, name: str, step_names: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
+    def of_task(self, name: str, kinds_of: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
         """The placement of a task's pod: the combined requests of its steps.
 
         A step that runs on nodes (`elsewhere`) requests a small pod that starts them. Raises `InputError` for steps
         that cannot share a pod.
         """
-        pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in step_names]
+        pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in kinds_of]
         return shared_pod(pods, f"placements {self.name}: task {name}")
 
     def on_nodes(self, nodes: int) -> PlacementTable:

@@ -20,7 +20,7 @@ from kfp.dsl.base_component import BaseComponent
 from stillhouse.kubeflow.pipelines.image import image
 from stillhouse.kubeflow.pods.stage import DIGEST, FOLDER, METRICS, PAGE, PLAN, RECIPE
 from stillhouse.kubeflow.pods.task import PACKAGE
-from stillhouse.pipeline.uses import Stage
+from stillhouse.pipeline.graph_steps import Stage
 
 CALL = re.compile(r'from (\S+) import (\S+)\n +return \w+\((?:"(\w[\w-]*)", )?locals\(\)\)')
 OUTPUTS = (f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[HTML]")
@@ -28,7 +28,7 @@ OUTPUTS = (f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[HTML]")
 
 def kind_of(stage: Stage) -> str:
     """The type that Kubeflow shows for a stage's folder."""
-    return "Model" if any(port.holds == "Model" for use in stage.uses for port in use.step.outputs) else "Dataset"
+    return "Model" if any(port.holds == "Model" for step in stage.steps for port in step.spec.outputs) else "Dataset"
 
 
 def stage_component(

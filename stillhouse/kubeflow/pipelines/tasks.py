@@ -17,9 +17,9 @@ from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.stage import DIGEST, FOLDER, NODES, PLAN, RECIPE
 from stillhouse.kubeflow.trainjob.settings import OWN, nodes_text
+from stillhouse.pipeline.graph_steps import GraphStep, Stage
 from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
-from stillhouse.pipeline.uses import Stage, Use
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Pods:
         return found
 
 
-def step_names(uses: Iterable[Use]) -> list[str]:
-    return [use.step_name for use in uses]
+def kinds_of(steps: Iterable[GraphStep]) -> list[str]:
+    return [step.kind for step in steps]
 
 
 def as_json(recipe: Recipe) -> str:
@@ -128,7 +128,7 @@ def add_stages(
     for stage in stages:
         digests = {name: of.outputs["Output"] for name, of in made.items()}
         task = add_stage(stage, stages, made, first, (module, call), first.outputs[PLANNED.format(stage.name)], digests)
-        made[stage.name] = pods.place_steps(task, stage.name, step_names(stage.uses)).set_caching_options(True)
+        made[stage.name] = pods.place_steps(task, stage.name, kinds_of(stage.steps)).set_caching_options(True)
     return made
 
 

@@ -18,8 +18,8 @@ from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.kubeflow.pods.run_parameters import FORM, SETTINGS, SETTINGS_HELP, hint_of, parameters_of
 from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.graph_steps import stages_of
 from stillhouse.pipeline.recipes import Recipe, configs
-from stillhouse.pipeline.uses import stages_of
 
 NAME = "train"
 DESCRIPTION = "Turns a corpus into a distilled dense retriever, its index and its evaluation."
@@ -42,9 +42,9 @@ def build_pipeline(recipe: Recipe, where: str = "recipe", table: PlacementTable 
 
 
 def pipeline_inputs(recipe: Recipe, where: str, settings: Mapping[str, Any]) -> list[PipelineInput]:
-    """The parameters of a recipe's pipeline, with defaults from its settings by use."""
-    hints = {name: (use, hint_of(use, name)) for name, use in parameters_of(recipe, where).items()}
+    """The parameters of a recipe's pipeline, with defaults from its settings by step."""
+    hints = {name: (step, hint_of(step, name)) for name, step in parameters_of(recipe, where).items()}
     return [
-        PipelineInput(name, form_type(hint), as_form(getattr(settings[use.name], name), hint), FORM[name][1])
-        for name, (use, hint) in hints.items()
+        PipelineInput(name, form_type(hint), as_form(getattr(settings[step.name], name), hint), FORM[name][1])
+        for name, (step, hint) in hints.items()
     ]

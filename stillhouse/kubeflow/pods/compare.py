@@ -43,8 +43,8 @@ from stillhouse.kubeflow.pods.stage import (
 from stillhouse.kubeflow.trainjob.parts import Part
 from stillhouse.kubeflow.trainjob.settings import read_node_settings
 from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.graph_steps import GraphStep, Stage, stages_of
 from stillhouse.pipeline.recipes import Recipe, load_recipe
-from stillhouse.pipeline.uses import Stage, Use, stages_of
 
 NAME = "comparison"
 SWEEP = "sweep.json"
@@ -69,24 +69,26 @@ def read_plan(folder: Path) -> Plan:
 
 def shared_stages(plan: Plan) -> list[tuple[Stage, Mapping[str, Any]]]:
     """The stages that all runs of a comparison share, each with the settings of its steps."""
-    return [(stage, {use.name: _config(plan, use) for use in stage.uses}) for stage in stages_of(shared_uses(plan))]
+    return [
+        (stage, {step.name: _config(plan, step) for step in stage.steps}) for stage in stages_of(shared_steps(plan))
+    ]
 
 
-def shared_uses(plan: Plan) -> list[Use]:
-    """The reference's uses, and those that every job uses unchanged and that no job has as its own."""
-    found = {use.name: use for use in plan.reference.uses if use.name != EVALUATION}
+def shared_steps(plan: Plan) -> list[GraphStep]:
+    """The reference's steps, and those that every job uses unchanged and that no job has as its own."""
+    found = {step.name: step for step in plan.reference.steps if step.name != EVALUATION}
     for job in plan.jobs:
         there = {name for name, place in job.places.items() if place == Path(SHARED)} - {EVALUATION}
-        found |= {use.name: use for use in job.uses if use.name in there}
-    order = list(dict.fromkeys(use.name for job in (plan.reference, *plan.jobs) for use in job.uses))
-    last = [use for use in plan.reference.uses if use.name == EVALUATION]
-    return sorted(found.values(), key=lambda use: order.index(use.name)) + last
+        found |= {step.name: step for step in job.steps if step.name in there}
+    order = list(dict.fromkeys(step.name for job in (plan.reference, *plan.jobs) for step in job.steps))
+    last = [step for step in plan.reference.steps if step.name == EVALUATION]
+    return sorted(found.values(), key=lambda step: order.index(step.name)) + last
 
 
-def _config(plan: Plan, use: Use) -> Any:
-    """The settings of a shared use: from any job that shares it, else from the reference."""
-    jobs = [job for job in plan.jobs if job.places.get(use.name) == Path(SHARED)]
-    return (*jobs, plan.reference)[0].configs[use.name]
+def _config(plan: Plan, step: GraphStep) -> Any:
+    """The settings of a shared step: from any job that shares it, else from the reference."""
+    jobs = [job for job in plan.jobs if job.places.get(step.name) == Path(SHARED)]
+    return (*jobs, plan.reference)[0].configs[step.name]
 
 
 def run_shared(name: str, values: Mapping[str, Any]) -> str:
@@ -138,10 +140,10 @@ def do_job(plan: Plan, number: int, root: Path) -> Failure | None:
     """
     job, record = plan.jobs[number], root / "jobs" / f"{number:04}.json"
     if not record.is_file():
-        shared = {root / SHARED / ARTIFACTS / use.name for use in shared_uses(plan)}
-        failure = Runner(root, say, run_use=step_in_pod, done=shared).run_job(job)
+        shared = {root / SHARED / ARTIFACTS / step.name for step in shared_steps(plan)}
+        failure = Runner(root, say, run_step=step_in_pod, done=shared).run_job(job)
         if failure:
-            say(f"[{NAME}] {job.name} failed at {failure.use}: {failure.reason}")
+            say(f"[{NAME}] {job.name} failed at {failure.step}: {failure.reason}")
         write_whole_json(record, asdict(failure) if failure else {})
     content = json.loads(record.read_text(encoding="utf-8"))
     return Failure(**content) if content else None

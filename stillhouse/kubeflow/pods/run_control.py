@@ -104,8 +104,8 @@ def check_run(pipeline: str, values: Mapping[str, Any]) -> None:
     from stillhouse.kubeflow.pods.run_parameters import FORM, SETTINGS, recipe_of_run
     from stillhouse.kubeflow.pods.stage import NODES, RECIPE, plan_digest, write_recipe
     from stillhouse.pipeline.graph import graph_of
+    from stillhouse.pipeline.graph_steps import Stage, stages_of
     from stillhouse.pipeline.recipes import configs
-    from stillhouse.pipeline.uses import Stage, stages_of
 
     with watched_task("check"):
         known = {name: value for name, value in values.items() if name in (*FORM, SETTINGS)}

@@ -13,7 +13,7 @@ from typing import Any
 
 from stillhouse.core.config import field_types, refuse_unknown
 from stillhouse.core.setting_kinds import from_form, plain
-from stillhouse.pipeline.graph import Use, graph_of
+from stillhouse.pipeline.graph import GraphStep, graph_of
 from stillhouse.pipeline.recipe_settings import read_settings, with_sections
 from stillhouse.pipeline.recipes import Recipe, configs
 
@@ -38,15 +38,15 @@ SETTINGS_HELP = (
 """The field of a whole run for settings without their own field."""
 
 
-def parameters_of(recipe: Recipe, where: str) -> dict[str, Use]:
-    """The settings of `FORM` that a recipe's run has, each with a use that it fills; it fills all of that section."""
-    of_section = {use.section: use for use in reversed(graph_of(recipe, where))}
+def parameters_of(recipe: Recipe, where: str) -> dict[str, GraphStep]:
+    """The settings of `FORM` that a recipe's run has, each with a step that it fills; it fills all of that section."""
+    of_section = {step.section: step for step in reversed(graph_of(recipe, where))}
     return {name: of_section[section] for name, (section, _) in FORM.items() if section in of_section}
 
 
-def hint_of(use: Use, name: str) -> Any:
+def hint_of(step: GraphStep, name: str) -> Any:
     """The type of a setting."""
-    return field_types(use.step.config)[name]
+    return field_types(step.spec.config)[name]
 
 
 def recipe_of_run(recipe: Recipe, where: str, values: Mapping[str, Any]) -> dict[str, Any]:

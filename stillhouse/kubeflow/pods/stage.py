@@ -34,7 +34,8 @@ from stillhouse.kubeflow.pods.process import one_line_errors
 from stillhouse.kubeflow.trainjob.settings import NODES as VARIABLE
 from stillhouse.kubeflow.trainjob.settings import nodes_of
 from stillhouse.pipeline.graph import GATE, graph_of
-from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.graph_steps import GraphStep, Stage, stages_of
+from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.mlflow_runs import logged
 from stillhouse.pipeline.plan_files import planned
@@ -43,7 +44,6 @@ from stillhouse.pipeline.steps.execute import read_report, write_report
 from stillhouse.pipeline.steps.old_work import DAYS, remove_old_work
 from stillhouse.pipeline.steps.places import is_fixed
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.pipeline.uses import Stage, Use, stages_of
 
 FOLDER, METRICS, PAGE = "folder", "metrics", "page"
 """The outputs of every task: the folders of its steps, its figures, and the page that Kubeflow shows."""
@@ -79,23 +79,23 @@ def run_stage(name: str, values: Mapping[str, Any]) -> str:
         return StageInPod(stage, configs(recipe, RECIPE), values).run()
 
 
-def step_in_pod(use: Use, config: Any, root: Path) -> Report:
+def step_in_pod(step: GraphStep, config: Any, root: Path) -> Report:
     """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus."""
-    with watch_task(use.step_name, say) as watched:
-        report = run_step(use.step, config, use.input_paths(root), use.output_paths(root), watched, use.name)
+    with watch_task(step.kind, say) as watched:
+        report = run_step(step.spec, config, step.input_paths(root), step.output_paths(root), watched, step.name)
     free_memory()
     return report
 
 
-def reported_step(use: Use, config: Any, root: Path) -> Report:
+def reported_step(step: GraphStep, config: Any, root: Path) -> Report:
     """Runs one step as `step_in_pod`, and keeps its report beside its outputs, also if the corpus does not pass."""
     try:
-        report = step_in_pod(use, config, root)
+        report = step_in_pod(step, config, root)
     except ValidationFailed as failure:
         assert failure.report
-        write_report(report_path(use, root), failure.report)
+        write_report(report_path(step, root), failure.report)
         raise
-    write_report(report_path(use, root), report)
+    write_report(report_path(step, root), report)
     return report
 
 
@@ -107,9 +107,9 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def report_path(use: Use, root: Path) -> Path:
+def report_path(step: GraphStep, root: Path) -> Path:
     """Where a task keeps a step's report."""
-    return root / use.name / "report.json"
+    return root / step.name / "report.json"
 
 
 class StageInPod:
@@ -132,9 +132,9 @@ class StageInPod:
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
             link_folders(self.given.values(), self.root)
             done = logged(Path(self.values[RECIPE].path) / PARAMS)
-            uses = self.stage.uses
+            settings, around = self.settings, self._around
             try:
-                run_uses(uses, self.settings, self.root, say, self._around, uses, reported_step, done)
+                run_steps(self.stage.steps, settings, self.root, say, around, run=reported_step, done=done)
             except ValidationFailed as failure:
                 warn(f"stillhouse: {failure}")
                 say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")
@@ -143,15 +143,17 @@ class StageInPod:
         return digest
 
     @contextmanager
-    def _around(self, use: Use) -> Iterator[None]:
-        labelled = environment_variables({TASK: use.name})  # its metrics, also in processes that it starts
-        named = keys_in_errors(use.step, Path(RECIPE), use.section, (), use.name)
-        with labelled, activity.watched(use.name, quiet()), named, access_errors():
+    def _around(self, step: GraphStep) -> Iterator[None]:
+        labelled = environment_variables({TASK: step.name})  # its metrics, also in processes that it starts
+        named = keys_in_errors(step.spec, Path(RECIPE), step.section, (), step.name)
+        with labelled, activity.watched(step.name, quiet()), named, access_errors():
             yield
 
     def _hand_over(self) -> str:
         """Puts what the steps wrote where Kubeflow collects it, and returns its digest."""
-        paths = {use.name: report_path(use, self.root) for use in self.stage.uses if (self.root / use.name).is_dir()}
+        paths = {
+            step.name: report_path(step, self.root) for step in self.stage.steps if (self.root / step.name).is_dir()
+        }
         # A pod that was killed between a step's outputs and its report leaves none.
         reports = {name: read_report(path, {}) if path.is_file() else Report("") for name, path in paths.items()}
         artifact = self.values[FOLDER]
@@ -189,7 +191,7 @@ def plan_digest(stage: Stage, settings: Mapping[str, Any], run: str) -> str:
 
     A stage that reads a place whose content may change tomorrow is not the same in another run.
     """
-    fixed = all(is_fixed(use.step, settings[use.name]) for use in stage.uses)
+    fixed = all(is_fixed(step.spec, settings[step.name]) for step in stage.steps)
     return digest_json([planned(stage, settings), software(), "" if fixed else run])[:20]
 
 
@@ -235,21 +237,21 @@ def page(stage: Stage, reports: Mapping[str, Report], folder: Path) -> str:
     from stillhouse.evaluation.report.curves import loss_plot, read_curves
 
     rows, parts = [], []
-    for use in stage.uses:
-        if use.name not in reports:
+    for step in stage.steps:
+        if step.name not in reports:
             continue
-        report = reports[use.name]
+        report = reports[step.name]
         figures = list(report.metrics.items())
         shown = ", ".join(f"{escape(key)} {value:.4g}" for key, value in figures[:FIGURES])
         more = f", and {len(figures) - FIGURES} more" if len(figures) > FIGURES else ""
-        rows.append(f"<tr><td>{escape(use.name)}<td>{escape(report.summary)}<td>{shown}{more}")
-        outputs = use.output_paths(folder)
+        rows.append(f"<tr><td>{escape(step.name)}<td>{escape(report.summary)}<td>{shown}{more}")
+        outputs = step.output_paths(folder)
         if report.html:
             text = (next(iter(outputs.values())) / report.html).read_text(encoding="utf-8")
             # In a frame of its own, since every page brings its style.
-            parts.append(f'<h2>{escape(use.name)}</h2><iframe srcdoc="{escape(text)}"></iframe>')
+            parts.append(f'<h2>{escape(step.name)}</h2><iframe srcdoc="{escape(text)}"></iframe>')
         elif "curves" in outputs and not (curves := read_curves(outputs["curves"])).empty:
-            parts.append(f"<h2>{escape(use.name)}</h2><figure>{loss_plot(curves, use.name)}</figure>")
+            parts.append(f"<h2>{escape(step.name)}</h2><figure>{loss_plot(curves, step.name)}</figure>")
     style = shared_style() + FRAME
     head = f'<meta charset="utf-8"><title>{escape(stage.name)}</title><style>{style}</style>'
     table = f"<table><tr><th>step<th>what it made<th>figures{''.join(rows)}</table>"

@@ -101,7 +101,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
             with whole_folder(Path(values["zero_shot"].path)) as staging:
                 page = write_results(plan, arguments, baseline, failures, staging)
                 for name, failure in failures.items():
-                    show(f"stillhouse: {name} failed at {failure.use}: {failure.reason}")
+                    show(f"stillhouse: {name} failed at {failure.step}: {failure.reason}")
                 if page is None:
                     raise InputError("no corpus could be evaluated; the lines above say why")
                 write_whole(Path(values["html"].path), page.read_text(encoding="utf-8"))

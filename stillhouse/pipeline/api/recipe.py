@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stillhouse.search.searcher import Searcher
 
 EVALUATION, BEST, CORPUS = "evaluate", "best", "ingest"
-"""Uses in the graph (stillhouse/pipeline/graph.py) whose outputs a user reads after a run."""
+"""Steps in the graph (stillhouse/pipeline/graph.py) whose outputs a user reads after a run."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Run(os.PathLike[str]):
     def __fspath__(self) -> str:
         return str(self.folder)
 
-    def output(self, use: str, name: str) -> Path:
+    def output(self, step: str, name: str) -> Path:
         """The folder of an output, for example `run.output("retriever_1", "retriever")`.
 
         Raises `InputError` if the run made no such output.
         """
-        path = self.folder / "artifacts" / use / name
+        path = self.folder / "artifacts" / step / name
         if not path.is_dir():
-            raise InputError(f"the run made no {use}/{name}; the recipe leaves it out, or `until` stopped before it")
+            raise InputError(f"the run made no {step}/{name}; the recipe leaves it out, or `until` stopped before it")
         return path
 
     @property
@@ -108,7 +108,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     `ValidationFailed` if the corpus fails a threshold.
     """
     from stillhouse.pipeline.graph import ARTIFACTS, graph_of
-    from stillhouse.pipeline.recipe_run import chosen_uses, run_recipe
+    from stillhouse.pipeline.recipe_run import chosen_steps, run_recipe
     from stillhouse.pipeline.recipe_settings import read_settings, with_sections
     from stillhouse.pipeline.recipes import configs, load_recipe
     from stillhouse.pipeline.step_command import environment
@@ -120,7 +120,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
         raise InputError(f"{path} does not exist; stillhouse.new({str(folder)!r}, source) makes it")
     recipe = load_recipe(path)
     recipe = with_sections(recipe, read_settings(json.dumps(settings or {}), recipe, str(path)))
-    uses = graph_of(recipe, str(path))
+    steps = graph_of(recipe, str(path))
     with environment(Namespace(work=None, device=None, quiet=False), folder):
-        run_recipe(chosen_uses(uses, until), configs(recipe, str(path)), folder / ARTIFACTS, path)
+        run_recipe(chosen_steps(steps, until), configs(recipe, str(path)), folder / ARTIFACTS, path)
     return Run(folder, recipe)

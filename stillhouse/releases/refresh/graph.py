@@ -1,7 +1,7 @@
-"""What a release holds, and the uses of steps on every level of a refresh.
+"""What a release holds, and the steps on every level of a refresh.
 
-The champion's released artifacts lie in `artifacts/champion/<name>`, as if a use of that name had made them. Uses that
-a whole run does not have take the settings of the use that they replace. Like a run, a refresh ends in a choice
+The champion's released artifacts lie in `artifacts/champion/<name>`, as if a step of that name had made them. Steps
+that a whole run does not have take the settings of the step that they replace. Like a run, a refresh ends in a choice
 (`select-best`): a newly trained retriever replaces the champion's only if the dev queries show it to be better, and
 BM25 is fused with the winner again.
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from stillhouse.corpus.words import whole_words
-from stillhouse.pipeline.graph import CORPUS, GATE, LEXICAL, Use
-from stillhouse.pipeline.uses import Stage, needed, used
+from stillhouse.pipeline.graph import CORPUS, GATE, LEXICAL, GraphStep
+from stillhouse.pipeline.graph_steps import Stage, needed, step_of
 from stillhouse.releases.refresh.plan import Level
 
 CHAMPION = "champion"
@@ -24,13 +24,13 @@ CHALLENGER = "challenger"
 """The stage of a refresh that runs the steps of its level."""
 
 
-def before(whole: Collection[Use]) -> tuple[Use, ...]:
-    """The uses that run before the level is known: a whole run's `ingest`, its inputs, and the validation."""
-    return (*needed(whole, ["ingest"]), Use("validate", "validate", CORPUS, stage="corpus"))
+def before(whole: Collection[GraphStep]) -> tuple[GraphStep, ...]:
+    """The steps that run before the level is known: a whole run's `ingest`, its inputs, and the validation."""
+    return (*needed(whole, ["ingest"]), GraphStep("validate", "validate", CORPUS, stage="corpus"))
 
 
 def with_words(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of every use, with an estimated `max_passage_words` in place of null.
+    """The settings of every step, with an estimated `max_passage_words` in place of null.
 
     A refresh validates before it has a model, whose tokenizer would say which passages are truncated.
     """
@@ -39,46 +39,46 @@ def with_words(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "validate": replace(own, max_passage_words=words)}
 
 
-def _index(system: str, retriever: str) -> Use:
-    return Use(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
+def _index(system: str, retriever: str) -> GraphStep:
+    return GraphStep(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
 
 
-def _tied(training: Use) -> dict[str, str]:
+def _tied(training: GraphStep) -> dict[str, str]:
     """The champion's index, for a training that the recipe ties to an index."""
     return {"old_index": f"{CHAMPION}_index/index"} if "old_index" in training.inputs else {}
 
 
-def released_of(whole: Collection[Use]) -> dict[str, str]:
-    """What a release of a whole run holds: name -> `use/output`."""
-    made = {use.name for use in whole}
-    return {"corpus": "ingest/corpus"} | CHOSEN | {name: of for name, of in STARTS.items() if used(of) in made}
+def released_of(whole: Collection[GraphStep]) -> dict[str, str]:
+    """What a release of a whole run holds: name -> `step/output`."""
+    made = {step.name for step in whole}
+    return {"corpus": "ingest/corpus"} | CHOSEN | {name: of for name, of in STARTS.items() if step_of(of) in made}
 
 
-def _run(system: str, retrievers: Mapping[str, str]) -> tuple[Use, Use]:
+def _run(system: str, retrievers: Mapping[str, str]) -> tuple[GraphStep, GraphStep]:
     """The run of a system: the best of `retrievers`, by the names of their indexes, with BM25 if that is better."""
     compared = {f"candidates/{name}": retriever for name, retriever in retrievers.items()}
     compared |= {f"indexes/{name}": f"{name}_index/index" for name in retrievers}
     chosen = {port: f"{system}_best/{port}" for port in ("retriever", "index", "hybrid")}
     return (
-        Use(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best"),
-        Use(f"{system}_run", "retrieve", CORPUS | chosen, "best_run"),
+        GraphStep(f"{system}_best", "select-best", CORPUS | {"bm25": "bm25/bm25"} | compared, "best"),
+        GraphStep(f"{system}_run", "retrieve", CORPUS | chosen, "best_run"),
     )
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The levels for a champion that holds `released` and a recipe whose own run has the uses `whole`."""
+    """The levels for a champion that holds `released` and a recipe whose own run has the steps `whole`."""
 
-    whole: Collection[Use]
+    whole: Collection[GraphStep]
     released: Collection[str]
 
     @classmethod
-    def of(cls, whole: Collection[Use]) -> Self:
+    def of(cls, whole: Collection[GraphStep]) -> Self:
         """The levels for a release of the recipe's whole run."""
         return cls(whole, tuple(released_of(whole)))
 
-    def uses_of(self, level: Level) -> tuple[Use, ...]:
-        """The uses of a level that follow those of `before`, inputs first."""
+    def steps_of(self, level: Level) -> tuple[GraphStep, ...]:
+        """The steps of a level that follow those of `before`, inputs first."""
         if level == Level.NOTHING:
             return ()
         if level == Level.INDEX:
@@ -96,13 +96,13 @@ class Levels:
 
     def stage_of(self, level: Level) -> Stage:
         """The stage that runs a level, on Kubeflow in one pod."""
-        return Stage(CHALLENGER, self.uses_of(level))
+        return Stage(CHALLENGER, self.steps_of(level))
 
     def every_stage(self) -> Stage:
         """The same for all levels together, one of which a run performs."""
-        return Stage(CHALLENGER, tuple(use for level in Level for use in self.uses_of(level)))
+        return Stage(CHALLENGER, tuple(step for level in Level for step in self.steps_of(level)))
 
-    def _pretraining(self) -> tuple[Use, ...]:
+    def _pretraining(self) -> tuple[GraphStep, ...]:
         """Pre-training that continues from the champion's encoder."""
         encoder = f"{CHAMPION}/encoder"
         start = {"init": encoder}
@@ -110,12 +110,12 @@ class Levels:
             start["generator"] = f"{CHAMPION}/generator"
         tokens = {"tokens": "tokenize/tokens", "importance": "importance/importance"}
         return (
-            Use("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": encoder}),
-            Use("importance", "importance", {"tokens": "tokenize/tokens"}),
-            Use("refreshed_pretraining", "pretrain", tokens | start, "pretraining"),
+            GraphStep("tokenize", "tokenize", CORPUS | GATE | {"tokenizer": encoder}),
+            GraphStep("importance", "importance", {"tokens": "tokenize/tokens"}),
+            GraphStep("refreshed_pretraining", "pretrain", tokens | start, "pretraining"),
         )
 
-    def _training(self, encoder: str) -> Iterator[Use]:
+    def _training(self, encoder: str) -> Iterator[GraphStep]:
         """Mines the champion's hard negatives, scores them with the recipe's teacher, and trains on both.
 
         If the recipe distils what another training made, that training comes first here too: it learns the new labels
@@ -123,24 +123,24 @@ class Levels:
         the champion's.
         """
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
-        yield Use("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
+        yield GraphStep("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
-        trainings = {use.name: use for use in self.whole if use.step_name == "train-retriever"}
+        trainings = {step.name: step for step in self.whole if step.kind == "train-retriever"}
         distilled = trainings.get("distilled")
-        earlier = trainings.get(used(distilled.inputs["encoder"])) if distilled else None
+        earlier = trainings.get(step_of(distilled.inputs["encoder"])) if distilled else None
         if earlier:
             first = CORPUS | {"encoder": encoder} | learned | _tied(earlier)
-            yield Use("refreshed_retriever", "train-retriever", first, earlier.section)
+            yield GraphStep("refreshed_retriever", "train-retriever", first, earlier.section)
             encoder = "refreshed_retriever/retriever"
         if teacher := self._teacher(searched):
-            yield Use("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
+            yield GraphStep("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
             learned["teacher"] = "refreshed_teacher/teacher"
         tied = _tied(distilled) if distilled else {}
-        yield Use("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned | tied, "distilled")
+        yield GraphStep("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned | tied, "distilled")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
         """The inputs of the recipe's teacher; empty if only its re-ranker may teach and the champion has none."""
-        asked = next((use.inputs for use in self.whole if use.name == "teacher"), {})
+        asked = next((step.inputs for step in self.whole if step.name == "teacher"), {})
         found = {"bm25": "bm25/bm25", **searched}
         if "reranker" in self.released:
             found["reranker"] = f"{CHAMPION}/reranker"
@@ -148,7 +148,7 @@ class Levels:
         return found if {"reranker", "bm25"} & found.keys() else {}
 
     def released_by(self, level: Level) -> dict[str, str]:
-        """Where a level leaves what it releases, name -> `use/output`. What it does not make stays the champion's."""
+        """Where a level leaves what it releases, name -> `step/output`. What it does not make stays the champion's."""
         places = {name: f"{CHAMPION}/{name}" for name in self.released if name != "hybrid"}
         places |= {"corpus": "ingest/corpus", "run": "challenger_run/run"}
         places |= {port: f"challenger_best/{port}" for port in ("retriever", "index", "hybrid")}

@@ -93,12 +93,12 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Pa
 
 def taken_from_champion(levels: Levels, level: Level) -> tuple[str, ...]:
     """The champion's artifacts that the steps of a level read."""
-    read = {source for use in levels.uses_of(level) for source in use.inputs.values()}
+    read = {source for step in levels.steps_of(level) for source in step.inputs.values()}
     return tuple(sorted(source.partition("/")[2] for source in read if source.startswith(f"{CHAMPION}/")))
 
 
 def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made: Mapping[str, Path]) -> Outcome:
-    """Promotes what the level of `planned` made beside its champion. `made` maps `use/output` to its folder.
+    """Promotes what the level of `planned` made beside its champion. `made` maps `step/output` to its folder.
 
     A task that was killed after its push finds its own release and reports that. Raises `Overtaken` if another release
     became champion.

@@ -24,7 +24,7 @@ from stillhouse.core.config import field_types, from_forms, same_setting, settin
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
 from stillhouse.evaluation.release_rule import Rule
-from stillhouse.pipeline.graph import GRAPH, STAGES, known_uses
+from stillhouse.pipeline.graph import GRAPH, STAGES, known_steps
 from stillhouse.pipeline.recipes import Recipe, copied
 
 if TYPE_CHECKING:
@@ -145,5 +145,5 @@ def carried_recipe(recipe: Recipe) -> str:
 def write_recipe(recipe: Recipe) -> str:
     """A recipe as a release holds it. Every step has a section, since DVC looks up the parameters of each stage."""
     kept = {name: recipe[name] for name in (GRAPH, STAGES) if name in recipe}
-    names = dict.fromkeys(use.section for use in known_uses(recipe).values())
+    names = dict.fromkeys(step.section for step in known_steps(recipe).values())
     return yaml.safe_dump(kept | {name: dict(recipe.get(name, {})) for name in names}, sort_keys=False)

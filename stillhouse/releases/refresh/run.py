@@ -19,12 +19,12 @@ from stillhouse.core.remote.address import refuse_secret
 from stillhouse.core.remote.git import Git
 from stillhouse.corpus.difference import Difference, difference, fingerprint
 from stillhouse.corpus.store import Corpus
-from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, Use, graph_of
-from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.graph import ARTIFACTS, PRETRAINING, GraphStep, graph_of
+from stillhouse.pipeline.graph_steps import needed
+from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.pipeline.uses import needed
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, released_of, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, plan
@@ -90,7 +90,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     settings = with_words(configs(recipe, f"{request.folder / PARAMS}"))
     log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
     bring_champion(git, champion)
-    run_uses(before(graph_of(recipe)), settings, root, log)
+    run_steps(before(graph_of(recipe)), settings, root, log)
 
     decision = decide(git, champion, root / "ingest" / "corpus", request.thresholds, rules)
     planned = decision.plan
@@ -100,8 +100,8 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
     if planned.level == Level.NOTHING or request.plan_only:
         return Refreshed(planned)
 
-    uses = Levels(graph_of(recipe), champion.paths).uses_of(planned.level)
-    run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+    steps = Levels(graph_of(recipe), champion.paths).steps_of(planned.level)
+    run_steps(steps, {step.name: settings[step.section] for step in steps}, root, log)
     branch = request.branch or git("symbolic-ref", "--short", "HEAD")
     return Refreshed(planned, release(git, decision, champion, rules, branch))
 
@@ -136,7 +136,7 @@ def decide(git: Git, champion: Release, corpus: Path, thresholds: Thresholds, ru
     recipe = load_recipe(git.folder / PARAMS)
     old, new = Corpus.open(git.folder / ARTIFACTS / CHAMPION / "corpus"), Corpus.open(corpus)
     changed = difference(old, new)
-    planned = plan(changed, thresholds, pretrains=any(use.name == PRETRAINING for use in graph_of(recipe)))
+    planned = plan(changed, thresholds, pretrains=any(step.name == PRETRAINING for step in graph_of(recipe)))
     if planned.level == Level.PRETRAIN and "encoder" not in champion.paths:
         raise InputError(f"{champion.name} holds no encoder, which the level {planned.level} starts from")
     training = {name: values for name, values in recipe.items() if name != "ingest"}
@@ -155,7 +155,7 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     folder, planned = git.folder, decision.plan
     whole = graph_of(load_recipe(folder / PARAMS))
     levels = Levels(whole, champion.paths)
-    write_stages(folder, (*before(whole), *levels.uses_of(planned.level)), champion)
+    write_stages(folder, (*before(whole), *levels.steps_of(planned.level)), champion)
     candidate = Candidate(
         folder,
         {name: (ARTIFACTS / place).as_posix() for name, place in levels.released_by(planned.level).items()},
@@ -223,8 +223,8 @@ def promote_whole_run(
     def compare(champion: Release) -> dict[str, Any]:
         git = Git.of(folder)
         bring_champion(git, champion)
-        uses = needed(Levels(whole, champion.paths).uses_of(Level.FINE_TUNE), [COMPARED])
-        run_uses(uses, {use.name: settings[use.section] for use in uses}, root, log)
+        steps = needed(Levels(whole, champion.paths).steps_of(Level.FINE_TUNE), [COMPARED])
+        run_steps(steps, {step.name: settings[step.section] for step in steps}, root, log)
         inputs = {
             "corpus": root / places["corpus"],
             "champion": root / COMPARED / "run",
@@ -238,12 +238,12 @@ def promote_whole_run(
     return promote(Candidate(folder, paths, bump, summary, facts), compare, branch)
 
 
-def released_figures(whole: Collection[Use], run: str, root: Path) -> dict[str, Any]:
+def released_figures(whole: Collection[GraphStep], run: str, root: Path) -> dict[str, Any]:
     """The evaluation's figures of the released system: each measure's mean and 95 % interval on test.
 
-    `run` is the `use/output` of that system's run. Empty if the recipe does not evaluate it.
+    `run` is the `step/output` of that system's run. Empty if the recipe does not evaluate it.
     """
-    evaluated = next((use.inputs for use in whole if use.name == "evaluate"), {})
+    evaluated = next((step.inputs for step in whole if step.name == "evaluate"), {})
     system = next((port.removeprefix("run/") for port, place in evaluated.items() if place == run), "")
     folder = root / "evaluate" / "evaluation"
     if not system or not (folder / "metrics.json").is_file():

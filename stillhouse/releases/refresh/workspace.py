@@ -13,7 +13,7 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact, refuse_secret
 from stillhouse.core.remote.git import REMOTE, Git, GitFailed, clone
 from stillhouse.pipeline.dvc_file import HEADER, Indented
-from stillhouse.pipeline.graph import ARTIFACTS, Use
+from stillhouse.pipeline.graph import ARTIFACTS, GraphStep
 from stillhouse.pipeline.step_command import command_of
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.refresh.graph import CHAMPION
@@ -111,26 +111,26 @@ def _digest(folder: Path) -> str:
         return ""
 
 
-def write_stages(folder: Path, uses: tuple[Use, ...], champion: Release) -> None:
-    """Writes dvc.yaml: one stage that fetches the champion, and one for each use, as it ran here."""
+def write_stages(folder: Path, steps: tuple[GraphStep, ...], champion: Release) -> None:
+    """Writes dvc.yaml: one stage that fetches the champion, and one for each step, as it ran here."""
     (folder / "dvc.lock").unlink(missing_ok=True)  # it holds the stages of the champion
-    write_settings(folder, {use.section: {} for use in uses})  # DVC needs every section that a stage names
+    write_settings(folder, {step.section: {} for step in steps})  # DVC needs every section that a stage names
     places = {name: f"{ARTIFACTS}/{CHAMPION}/{name}" for name in champion.paths}
     fetched: dict[str, Any] = {
         "cmd": f"stillhouse release fetch {champion.name} --target {ARTIFACTS}/{CHAMPION}",
         "outs": list(places.values()),
     }
-    stages = {CHAMPION: fetched} | {use.name: _stage(use) for use in uses}
+    stages = {CHAMPION: fetched} | {step.name: _stage(step) for step in steps}
     text = HEADER + yaml.dump({"stages": stages}, sort_keys=False, width=1000, Dumper=Indented)
     (folder / "dvc.yaml").write_text(text, encoding="utf-8")
 
 
-def _stage(use: Use) -> dict[str, Any]:
+def _stage(step: GraphStep) -> dict[str, Any]:
     """A stage of dvc.yaml with the command of one step, which needs no graph of this refresh."""
-    inputs, outputs = ([path.as_posix() for path in of().values()] for of in (use.input_paths, use.output_paths))
+    inputs, outputs = ([path.as_posix() for path in of().values()] for of in (step.input_paths, step.output_paths))
     return {
-        "cmd": " ".join(command_of(use)),
-        "params": [use.section],
+        "cmd": " ".join(command_of(step)),
+        "params": [step.section],
         "deps": list(dict.fromkeys(inputs)),
         "outs": outputs,
     }

@@ -26,7 +26,7 @@ from stillhouse.core.monitoring.bar import LogBar
 from stillhouse.core.monitoring.monitor import SILENT
 from stillhouse.corpus import first_look, ingestion
 from stillhouse.pipeline import in_process, recipe_run, run_progress, step_times, workspace
-from stillhouse.pipeline.graph import known_uses
+from stillhouse.pipeline.graph import known_steps
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.spec import Port, Report, Step
@@ -154,7 +154,7 @@ def test_a_run_is_not_silent_between_its_steps(
     for module, name in ((in_process, "up_to_date"), (recipe_run, "still_to_do"), (run_progress, "scale_of")):
         slow(module, name, monkeypatch)
     slow(ingestion, "ingest_source", monkeypatch)
-    recipe_run.run_recipe([known_uses({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")
+    recipe_run.run_recipe([known_steps({})["ingest"]], settings, tmp_path / "artifacts", tmp_path / "params.yaml")
     said = capsys.readouterr().err
     for work in ("checking which steps are up to date", "estimating the time", "checking whether ingest is up to date"):
         assert f"[run] still {work} (" in said

@@ -19,9 +19,9 @@ from stillhouse.kubeflow.pods import run_control
 from stillhouse.kubeflow.pods.refresh import ASKED, run_check, run_release
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import PARAMS, RECIPE, step_in_pod
-from stillhouse.pipeline.graph import USES
+from stillhouse.pipeline.graph import SIMLM_STEPS
+from stillhouse.pipeline.graph_steps import stages_of
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases.promotion import ALREADY, REFUSED, RELEASED, Outcome
 from stillhouse.releases.refresh.plan import Level, Parameters, Plan
 from stillhouse.releases.refresh.run import Refreshed
@@ -32,7 +32,7 @@ ACCEPTED, SAID_RELEASED = "stillhouse_promotion_accepted", "stillhouse_promotion
 
 def check(folder: Path, queries: str) -> None:
     """The first task of a run of `train`."""
-    values: dict[str, Any] = {f"plan_{stage.name}": str(folder / stage.name) for stage in stages_of(USES)}
+    values: dict[str, Any] = {f"plan_{stage.name}": str(folder / stage.name) for stage in stages_of(SIMLM_STEPS)}
     values |= {TEXT: "{}", RECIPE: SimpleNamespace(path=str(folder / "recipe")), "run_id": "run-1"}
     run_control.check_run("train", values | {"queries": queries})
 
@@ -84,9 +84,9 @@ def test_a_step_s_pod_pushes_the_failure_of_its_nodes(
         raise error
 
     monkeypatch.setattr("stillhouse.kubeflow.pods.in_pod.execute", compute)
-    [use] = [use for use in USES if use.name == "pretraining"]
+    [step] = [step for step in SIMLM_STEPS if step.name == "pretraining"]
     with pytest.raises(type(error)):
-        step_in_pod(use, use.step.config(), tmp_path)
+        step_in_pod(step, step.spec.config(), tmp_path)
     [(method, path, samples)] = gateway.pushes
     assert (method, path.rpartition("/")[2]) == ("POST", "pretrain")
     assert samples["stillhouse_step_success", ""] == 0

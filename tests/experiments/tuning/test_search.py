@@ -14,7 +14,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.experiments.tuning.search import Search
 from stillhouse.experiments.tuning.space import read_space
 from stillhouse.pipeline.graph import graph_of, needed
-from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.recipes import Recipe, configs, load_recipe
 
 
@@ -46,7 +46,7 @@ def test_a_search_finds_the_best_of_a_small_grid(steps: Steps) -> None:
 
 
 def test_what_trials_share_is_the_workspace_s_which_stays_unchanged(steps: Steps) -> None:
-    run_uses(needed(graph_of(RECIPE), ["retriever_1_index"]), configs(RECIPE, "params.yaml"), Path("artifacts"))
+    run_steps(needed(graph_of(RECIPE), ["retriever_1_index"]), configs(RECIPE, "params.yaml"), Path("artifacts"))
     before = {path: path.read_bytes() for path in Path("artifacts").rglob("*") if path.is_file()}
     steps.ran.clear()
     search = search_in("tune", RANGES)

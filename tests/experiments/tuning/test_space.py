@@ -10,7 +10,7 @@ from optuna.trial import FixedTrial
 from stand_in_steps import RECIPE
 
 from stillhouse.core.errors import InputError
-from stillhouse.experiments.tuning.search import trial_uses
+from stillhouse.experiments.tuning.search import trial_steps
 from stillhouse.experiments.tuning.space import SPACES, Row, read_space
 
 
@@ -37,14 +37,14 @@ def test_a_wrong_space_is_refused_with_the_remedy(text: str, message: str, tmp_p
     path = tmp_path / "space.yaml"
     path.write_text(text)
     with pytest.raises(InputError) as refused:
-        trial_uses(RECIPE, "params.yaml", read_space(path, RECIPE))
+        trial_steps(RECIPE, "params.yaml", read_space(path, RECIPE))
     assert message in str(refused.value)
 
 
 @pytest.mark.parametrize("path", sorted(SPACES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_shipped_spaces_fit_the_shipped_recipe(path: Path) -> None:
     space = read_space(path, RECIPE)
-    assert trial_uses(RECIPE, "labelled", space)[-1].name == f"{space.retriever}_index"
+    assert trial_steps(RECIPE, "labelled", space)[-1].name == f"{space.retriever}_index"
 
 
 def test_drawn_numbers_have_two_digits_and_stay_within() -> None:

@@ -10,18 +10,18 @@ from typing import Any
 import yaml
 from programs import call
 
-from stillhouse.pipeline.graph import Use
+from stillhouse.pipeline.graph import GraphStep
 
 
-def repro(folder: Path, uses: Sequence[Use]) -> list[str]:
+def repro(folder: Path, steps: Sequence[GraphStep]) -> list[str]:
     """Run `dvc repro` and return the steps that ran.
 
     Each step must log its number among the steps of the run. Progress bars leave no trace in the log.
     """
     said = call(folder, "dvc", "repro", STILLHOUSE_QUIET="")
     places = re.findall(r"^step (\d+) of (\d+): (\w+) ", said, re.MULTILINE)
-    names = [use.name for use in uses]
-    assert all((int(number), int(of)) == (names.index(name) + 1, len(uses)) for number, of, name in places)
+    names = [step.name for step in steps]
+    assert all((int(number), int(of)) == (names.index(name) + 1, len(steps)) for number, of, name in places)
     assert "\r" not in said and "\x1b" not in said
     return [name for _, _, name in places]
 

@@ -23,16 +23,16 @@ def the_same_everywhere(recipe: dict[str, Any], folder: Path) -> list[str]:
     """
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(recipe, sort_keys=False))
-    uses = graph_of(recipe)
+    steps = graph_of(recipe)
 
     assert cli.main(["run", "--params", str(path), "--folder", str(folder / "run"), "--quiet"]) == 0
     of_run = folder / "run" / "artifacts"
-    assert {made.name for made in of_run.iterdir()} == {use.name for use in uses}
+    assert {made.name for made in of_run.iterdir()} == {step.name for step in steps}
     evaluation = read_manifest(of_run / "evaluate" / "evaluation")
 
     workspace = folder / "workspace"
     assert cli.main(["new", str(workspace), "--recipe", str(path)]) == 0
-    assert repro(workspace, uses) == [use.name for use in uses]
+    assert repro(workspace, steps) == [step.name for step in steps]
     for made in sorted(path.parent for path in of_run.rglob("manifest.json")):
         there = workspace / "artifacts" / made.relative_to(of_run)
         assert digest_files(there) == digest_files(made), made

@@ -13,8 +13,8 @@ import yaml
 
 from stillhouse.experiments.comparison.plan import Plan, make_plan
 from stillhouse.experiments.comparison.sweep import make_sweep
-from stillhouse.kubeflow.pipelines.compare import compile_comparison, varied_uses
-from stillhouse.kubeflow.pods.compare import do_job, shared_stages, shared_uses, write_comparison_plan
+from stillhouse.kubeflow.pipelines.compare import compile_comparison, varied_steps
+from stillhouse.kubeflow.pods.compare import do_job, shared_stages, shared_steps, write_comparison_plan
 from stillhouse.kubeflow.pods.run_parameters import recipe_of_run
 from stillhouse.kubeflow.pods.stage import step_in_pod, write_recipe
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
@@ -52,7 +52,7 @@ def test_shared_stages_run_once_before_the_variants(compiled: dict[str, Any]) ->
     tasks = tasks_of(compiled)
     shared = [stage.name for stage, _ in shared_stages(plan())]
     assert set(tasks) == {"check", "comparison", *shared}
-    before = {use.name for use in shared_uses(plan())}
+    before = {step.name for step in shared_steps(plan())}
     assert before >= {"fetch_model", "ingest", "tokenize", "importance", "lm_head", "bm25", "zero_shot_run", "evaluate"}
     assert not {"pretraining", "retriever_1"} & before
     given = tasks["comparison"]["inputs"]["artifacts"]
@@ -65,16 +65,16 @@ def same_plan(made: Plan, tmp_path: Path) -> None:
     write_recipe(recipe, tmp_path)
     found = write_comparison_plan(json.dumps({"name": made.sweep.name} | made.sweep.plain()), recipe, tmp_path)
     for one, other in zip((made.reference, *made.jobs), (found.reference, *found.jobs), strict=True):
-        assert (one.name, one.uses, one.places) == (other.name, other.uses, other.places)
-        for use in one.uses:
-            assert one.configs[use.name] == other.configs[use.name], (one.name, use.name)
-    shared = {use.name: use for use in shared_uses(found)}
+        assert (one.name, one.steps, one.places) == (other.name, other.steps, other.places)
+        for step in one.steps:
+            assert one.configs[step.name] == other.configs[step.name], (one.name, step.name)
+    shared = {step.name: step for step in shared_steps(found)}
     for job in found.jobs:
-        for use in job.uses:
-            if job.places[use.name] == Path("shared"):
-                assert shared[use.name].inputs == use.inputs
+        for step in job.steps:
+            if job.places[step.name] == Path("shared"):
+                assert shared[step.name].inputs == step.inputs
     stages = shared_stages(found)
-    assert sorted(use.name for stage, _ in stages for use in stage.uses) == sorted(shared), "each runs once"
+    assert sorted(step.name for stage, _ in stages for step in stage.steps) == sorted(shared), "each runs once"
 
 
 @pytest.mark.parametrize("content", [{}, {"title": "T & U", "seeds": [3]}], ids=str)
@@ -90,7 +90,7 @@ def test_any_system_of_a_recipe_is_measured(system: str, tmp_path: Path) -> None
     made = make_plan(sweep, recipe, "labelled")
     compile_comparison(made, tmp_path / "compare.yaml")
     same_plan(made, tmp_path)
-    own = {use.name for use in varied_uses(made)}
+    own = {step.name for step in varied_steps(made)}
     assert f"{system}_run" in own and ("best" in own) == (system == "best")
 
 
@@ -137,8 +137,8 @@ def test_runs_share_the_steps_of_their_seed(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=partial(stand_in, name)))
     made = plan([{"name": name, "overrides": {"retriever_1.epochs": n}} for n, name in enumerate(("one", "two"), 1)])
     for stage, settings in shared_stages(made):
-        for use in stage.uses:
-            step_in_pod(use, settings[use.name], tmp_path / "shared" / "artifacts")
+        for step in stage.steps:
+            step_in_pod(step, settings[step.name], tmp_path / "shared" / "artifacts")
     ran.clear()
     assert [do_job(made, number, tmp_path) for number in range(4)] == [None] * 4
     assert (ran.count("pretrain"), ran.count("train-retriever")) == (2, 4)

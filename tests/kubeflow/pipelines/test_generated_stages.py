@@ -67,7 +67,7 @@ def test_a_run_makes_the_questions_and_takes_them(recipe: dict[str, Any], server
     # Four passages fewer: the others have their queries already, and no output for the old passages is reused.
     assert cli.main(["run", "--quiet", "--until", "bm25", "--source", "other.jsonl"]) == 0
     assert len(server.requests) == 24
-    assert [read_manifest(Path(f"artifacts/{use}/corpus")).facts["passages"] for use in ("passages", "ingest")] == [
+    assert [read_manifest(Path(f"artifacts/{step}/corpus")).facts["passages"] for step in ("passages", "ingest")] == [
         20
     ] * 2
 
@@ -81,9 +81,9 @@ def test_a_pipeline_makes_the_questions_with_the_corpus(build: Any, recipe: dict
 
 def test_a_refresh_makes_the_questions_of_the_new_passages(recipe: dict[str, Any]) -> None:
     whole = graph_of(recipe)
-    assert [use.name for use in before(whole)] == PATH
-    made = {use.name for use in before(whole)}
+    assert [step.name for step in before(whole)] == PATH
+    made = {step.name for step in before(whole)}
     for level in Level:
-        assert not made & {use.name for use in Levels.of(whole).uses_of(level)}, "no use stands twice"
-    assert [use.name for use in before(graph_of({}))] == ["ingest", "validate"]
+        assert not made & {step.name for step in Levels.of(whole).steps_of(level)}, "no step stands twice"
+    assert [step.name for step in before(graph_of({}))] == ["ingest", "validate"]
     assert configs(recipe, "recipe")["passages"] == configs(recipe, "recipe")["ingest"]

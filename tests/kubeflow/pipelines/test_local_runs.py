@@ -15,7 +15,7 @@ from stillhouse.kubeflow.pipelines.interface import make_pipeline
 from stillhouse.kubeflow.pipelines.local import run_local
 from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.pipeline.graph import graph_of
-from stillhouse.pipeline.uses import stages_of
+from stillhouse.pipeline.graph_steps import stages_of
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
 from stillhouse.kubeflow.pipelines.pods import last_sentence
 from stillhouse.kubeflow.pods.refresh import run_check, run_plan, run_release
-from stillhouse.pipeline.graph import USES, known_uses
+from stillhouse.pipeline.graph import SIMLM_STEPS, known_steps
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
@@ -24,7 +24,7 @@ from stillhouse.releases.refresh.graph import Levels
 from stillhouse.releases.refresh.on_cluster import Planned, taken_from_champion, write_summary
 from stillhouse.releases.refresh.plan import Level, Parameters, carried_recipe, write_recipe
 
-LEVELS = Levels.of(USES)
+LEVELS = Levels.of(SIMLM_STEPS)
 REPOSITORY = "https://git.example/search/releases.git"
 Tasks = dict[str, dict[str, Any]]
 
@@ -104,8 +104,8 @@ def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, mo
 
 def test_one_task_runs_any_level_and_one_promotes(compiled: dict[str, Any]) -> None:
     assert set(climbed(compiled)) == {"challenger", "promote"}
-    every = {use.name for level in Level for use in LEVELS.uses_of(level)}
-    assert {use.name for use in LEVELS.every_stage().uses} == every, "its pod is placed for all of them"
+    every = {step.name for level in Level for step in LEVELS.steps_of(level)}
+    assert {step.name for step in LEVELS.every_stage().steps} == every, "its pod is placed for all of them"
 
 
 def test_the_promotion_receives_what_the_level_made(compiled: dict[str, Any]) -> None:
@@ -131,7 +131,7 @@ def test_the_recipe_travels_with_the_pipeline_once(compiled: dict[str, Any]) -> 
     text = inside(compiled)["check_parameters"]["inputs"]["parameters"]["recipe_text"]["runtimeValue"]["constant"]
     carried, recipe = yaml.safe_load(text), load_recipe(find_recipe("micro"))
     assert carried == {name: values for name, values in recipe.items() if values}
-    assert set(yaml.safe_load(write_recipe(carried))) == set(known_uses(recipe)), "DVC looks for every step's section"
+    assert set(yaml.safe_load(write_recipe(carried))) == set(known_steps(recipe)), "DVC looks for every step's section"
     assert yaml.safe_dump(compiled, width=10**9).count("max_articles") == 1
 
 

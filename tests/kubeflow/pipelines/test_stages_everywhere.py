@@ -18,7 +18,7 @@ from every_way import the_same_everywhere
 from programs import EVALUATION, call
 
 from stillhouse.experiments.comparison.graph import below
-from stillhouse.pipeline.graph import Use, graph_of
+from stillhouse.pipeline.graph import GraphStep, graph_of
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -94,25 +94,25 @@ def test_the_papers_run_gives_the_same_everywhere(tmp_path: Path, monkeypatch: p
     the_same_everywhere(load_recipe(find_recipe("micro")), tmp_path)
 
 
-def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:
+def of_dvc(folder: Path, steps: tuple[GraphStep, ...]) -> None:
     """DVC shows metrics, plots and the graph. A change runs what depends on it. A push and a pull change nothing."""
-    assert repro(folder, uses) == []
+    assert repro(folder, steps) == []
     metrics = json.loads((folder / EVALUATION / "metrics.json").read_text())
     shown = json.loads(call(folder, "dvc", "metrics", "show", "--json"))[""]["data"]
     assert shown[f"{EVALUATION}/metrics.json"]["data"] == metrics
     plots = json.loads(call(folder, "dvc", "plots", "show", "--json"))["data"]
-    assert set(plots) == {use.name for use in uses if "curves" in use.output_paths()}
+    assert set(plots) == {step.name for step in steps if "curves" in step.output_paths()}
     assert {point["field"] for plot in plots.values() for point in plot[0]["content"]["data"]["values"]} == {
         "train_loss",
         "heldout_loss",
     }
     call(folder, "dvc", "plots", "show")
     graph = call(folder, "dvc", "dag", "--mermaid")
-    assert all(f'"{use.stage}"' in graph for use in uses)
+    assert all(f'"{step.stage}"' in graph for step in steps)
 
     change(folder, "best", {"depth": 7})
-    ran = set(repro(folder, uses))
-    assert ran == below([use.name for use in uses if use.section == "best"], uses) and len(ran) < len(uses) / 2
+    ran = set(repro(folder, steps))
+    assert ran == below([step.name for step in steps if step.section == "best"], steps) and len(ran) < len(steps) / 2
     final = (folder / EVALUATION / "metrics.json").read_bytes()
 
     call(folder, "dvc", "remote", "add", "-d", "shelf", str(folder.parent / "shelf"))
@@ -120,4 +120,4 @@ def of_dvc(folder: Path, uses: tuple[Use, ...]) -> None:
     call(folder, sys.executable, "-c", "import shutil; shutil.rmtree('artifacts'); shutil.rmtree('.dvc/cache')")
     call(folder, "dvc", "pull")
     assert (folder / EVALUATION / "metrics.json").read_bytes() == final
-    assert repro(folder, uses) == []
+    assert repro(folder, steps) == []

@@ -11,8 +11,8 @@ from kfp import compiler
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.train import build_pipeline
-from stillhouse.pipeline.graph import USES
-from stillhouse.pipeline.uses import stages_of
+from stillhouse.pipeline.graph import SIMLM_STEPS
+from stillhouse.pipeline.graph_steps import stages_of
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_a_bad_recipe_is_refused_when_compiled() -> None:
 def test_only_stages_use_kubeflows_cache() -> None:
     """The cache knows an input only by name, but a stage has the digests of what it reads among its arguments."""
     cached = {task["taskInfo"]["name"] for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")}
-    assert cached == {stage.name for stage in stages_of(USES)}
+    assert cached == {stage.name for stage in stages_of(SIMLM_STEPS)}
 
 
 def test_the_end_is_reported_after_success_and_failure() -> None:

@@ -172,6 +172,6 @@ def test_a_refusal_on_a_node_is_reported_by_the_launcher(
     step = find_step("pretrain")
     config = build(step.config, PRETRAINING | {"objective": "ict", "gradient_accumulation_steps": 1}, "test")
     outputs = {name: tmp_path / name for name in ("encoder", "curves")}
-    with pytest.raises(CrashElsewhere, match="no passage has two sentences, which ict needs"):
+    with pytest.raises(CrashElsewhere, match="it needs passages of two sentences"):
         execute_on_nodes(step, config, {"tokens": tokens, "init": tiny_model}, outputs, SETTINGS)
     assert not (tmp_path / "encoder").exists()

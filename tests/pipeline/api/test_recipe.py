@@ -18,8 +18,8 @@ from stillhouse.pipeline.recipes import find_recipe, load_recipe
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shortest graph, with the small settings of `micro`."""
-    uses = {use.name for use in graph_of({"graph": "unlabelled"})}
-    micro = {name: values for name, values in load_recipe(find_recipe("micro")).items() if name in uses}
+    steps = {step.name for step in graph_of({"graph": "unlabelled"})}
+    micro = {name: values for name, values in load_recipe(find_recipe("micro")).items() if name in steps}
     content = {"graph": "unlabelled", **micro}
     path = tmp_path_factory.mktemp("recipe") / "start.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -102,7 +102,7 @@ ARTICLES: dict[str, list[Any]] = {
     "position": [n % 3 for n in range(12)],
 }
 NO_PAIRS: dict[str, tuple[str, dict[str, list[Any]], str]] = {
-    "bfs without articles": ("bfs", {}, "it needs articles of several passages"),
+    "bfs without articles": ("bfs", {}, "it needs articles of several passages with headings"),
     "bfs without sections": ("bfs", ARTICLES, "it needs articles of several passages with headings"),
     "wlp without articles": ("wlp", {}, "it needs links between articles"),
     "wlp without links": ("wlp", ARTICLES, "it needs links between articles"),

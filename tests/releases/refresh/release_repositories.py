@@ -18,11 +18,11 @@ from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.sources.options import sample_folder
 from stillhouse.pipeline.dvc_file import HEADER, PLAN_STAGE, stage
-from stillhouse.pipeline.graph import ARTIFACTS, GRAPH, STAGES, graph_of, known_uses, needed
-from stillhouse.pipeline.in_process import run_uses
+from stillhouse.pipeline.graph import ARTIFACTS, GRAPH, STAGES, graph_of, known_steps, needed
+from stillhouse.pipeline.graph_steps import stages_of
+from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.plan_files import write_plan
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
-from stillhouse.pipeline.uses import stages_of
 from stillhouse.releases import data
 from stillhouse.releases.promotion import Candidate, promote
 from stillhouse.releases.refresh.graph import released_of
@@ -92,25 +92,25 @@ LABELLED = {"graph": "labelled", "teacher": {"kind": "best", "depth": 4}}
 def first_release(
     folder: Path, source: Source, shelf: Path, places: Mapping[str, str] | None = None, **changes: Any
 ) -> Path:
-    """Return a workspace with a promoted run: the whole run, or the uses that a release of `places` needs.
+    """Return a workspace with a promoted run: the whole run, or the steps that a release of `places` needs.
 
-    `changes` are sections that replace those of the recipe `micro`. Its dvc.yaml has the stages of these uses, whose
-    outputs are whole folders `artifacts/<use>`.
+    `changes` are sections that replace those of the recipe `micro`. Its dvc.yaml has the stages of these steps, whose
+    outputs are whole folders `artifacts/<step>`.
     """
     make_repository(folder, shelf)
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
     whole = graph_of({name: recipe[name] for name in (GRAPH, STAGES) if name in recipe})
-    recipe = {name: of for name, of in recipe.items() if name in (GRAPH, STAGES, *known_uses(recipe))}
+    recipe = {name: of for name, of in recipe.items() if name in (GRAPH, STAGES, *known_steps(recipe))}
     recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
-    uses = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
+    steps = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
     (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
     recipe = load_recipe(folder / "params.yaml")
-    stages = PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(uses)}
+    stages = PLAN_STAGE | {one.name: stage(one, recipe, folder) for one in stages_of(steps)}
     (folder / "dvc.yaml").write_text(HEADER + yaml.safe_dump({"stages": stages}))
     commit(folder, "A recipe")
     settings = configs(recipe, "recipe")
-    run_uses(uses, settings, folder / ARTIFACTS)
-    write_plan(uses, settings, folder)
+    run_steps(steps, settings, folder / ARTIFACTS)
+    write_plan(steps, settings, folder)
     data.record(folder)
     if places is None:
         assert cli.main(["release", "promote", "--folder", str(folder), "--quiet"]) == 0

@@ -54,7 +54,7 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     passages, encoded = map(int, re.search(r"(\d+) passages as vectors .* (\d+) of them encoded now", said).groups())
     assert 0 < encoded < passages / 4
     record = found.outcome.release.record
-    was, now = (tmp_path / "refreshed" / "artifacts" / use / "retriever" for use in ("champion", "challenger_best"))
+    was, now = (tmp_path / "refreshed" / "artifacts" / step / "retriever" for step in ("champion", "challenger_best"))
     assert weights(now) == weights(was), "the retriever stays the champion's"
     assert read_manifest(now).digest == record["artifacts"]["retriever"]["digest"]
     assert record["source"]["commit"] == little and encoded == record["difference"]["new_texts"]

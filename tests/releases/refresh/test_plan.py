@@ -1,4 +1,4 @@
-"""The levels as a table, and the uses of its levels."""
+"""The levels as a table, and the steps of its levels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.difference import Difference
-from stillhouse.pipeline.graph import USES, graph_of, known_uses
+from stillhouse.pipeline.graph import SIMLM_STEPS, graph_of, known_steps
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.steps.spec import named
 from stillhouse.releases.refresh.graph import Levels, before, runs_of
@@ -19,15 +19,15 @@ from stillhouse.releases.refresh.run import promote_whole_run
 LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
 PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")
 LADDERS = {
-    "the papers' run": Levels.of(USES),
-    "a champion without a re-ranker": Levels(USES, PRETRAINED),
+    "the papers' run": Levels.of(SIMLM_STEPS),
+    "a champion without a re-ranker": Levels(SIMLM_STEPS, PRETRAINED),
     **{
         name: Levels.of(graph_of(load_recipe(find_recipe(name))))
         for name in ("labelled", "unlabelled", "language-model")
     },
 }
-ALL_USES = {
-    use.name: use for name in ("simlm", "labelled") for use in known_uses(load_recipe(find_recipe(name))).values()
+ALL_STEPS = {
+    step.name: step for name in ("simlm", "labelled") for step in known_steps(load_recipe(find_recipe(name))).values()
 }
 
 
@@ -74,14 +74,14 @@ def test_every_input_of_a_level_is_made_before_it_or_released(level: Level, name
     if level == Level.PRETRAIN and "encoder" not in levels.released:
         pytest.skip("a recipe without pre-training ends on the level below")
     known = {f"champion/{name}" for name in levels.released}
-    for use in (*before(levels.whole), *levels.uses_of(level)):
-        ports = {port.name: port.optional for port in use.step.inputs}
-        given = {key.partition("/")[0] for key in use.inputs}
-        assert given <= set(ports), use.name
-        assert {name for name, optional in ports.items() if not optional} <= given, use.name
-        assert set(use.inputs.values()) <= known, use.name
-        known |= {f"{use.name}/{port.name}" for port in use.step.outputs}
-        assert ALL_USES[use.section].step_name == use.step_name, "the settings are of the same step"
+    for step in (*before(levels.whole), *levels.steps_of(level)):
+        ports = {port.name: port.optional for port in step.spec.inputs}
+        given = {key.partition("/")[0] for key in step.inputs}
+        assert given <= set(ports), step.name
+        assert {name for name, optional in ports.items() if not optional} <= given, step.name
+        assert set(step.inputs.values()) <= known, step.name
+        known |= {f"{step.name}/{port.name}" for port in step.spec.outputs}
+        assert ALL_STEPS[step.section].kind == step.kind, "the settings are of the same step"
     places = levels.released_by(level)
     assert set(places.values()) <= known
     assert set(runs_of(level).values()) <= known
@@ -90,7 +90,7 @@ def test_every_input_of_a_level_is_made_before_it_or_released(level: Level, name
 
 
 def test_a_trained_challenger_competes_with_the_champion() -> None:
-    [choice] = [use for use in LADDERS["labelled"].uses_of(Level.FINE_TUNE) if use.name == "challenger_best"]
+    [choice] = [step for step in LADDERS["labelled"].steps_of(Level.FINE_TUNE) if step.name == "challenger_best"]
     assert named(choice.inputs, "candidates") == {
         "champion": "champion/retriever",
         "challenger": "challenger/retriever",
@@ -99,7 +99,7 @@ def test_a_trained_challenger_competes_with_the_champion() -> None:
 
 
 def test_only_the_top_level_pretrains_and_only_training_compares_two_runs() -> None:
-    steps = {level: [use.step_name for use in LADDERS["the papers' run"].uses_of(level)] for level in Level}
+    steps = {level: [step.kind for step in LADDERS["the papers' run"].steps_of(level)] for level in Level}
     assert steps[Level.NOTHING] == [] and steps[Level.INDEX] == ["bm25", "index", "select-best", "retrieve"]
     assert "train-retriever" in steps[Level.FINE_TUNE] and "pretrain" not in steps[Level.FINE_TUNE]
     assert "pretrain" in steps[Level.PRETRAIN]

@@ -1,4 +1,4 @@
-"""Uses of the micro recipe, each run in a process of its own that can be killed."""
+"""Steps of the micro recipe, each run in a process of its own that can be killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chat_server import address_of_this_process
 from kills import KILLS
 
 from stillhouse.corpus.sources.options import sample_folder
-from stillhouse.pipeline.graph import CORPUS, GATE, PRETRAINED, USES, Use
+from stillhouse.pipeline.graph import CORPUS, GATE, PRETRAINED, SIMLM_STEPS, GraphStep
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.steps.registry import MODULES
 
@@ -26,36 +26,36 @@ FORKS.set_forkserver_preload([*USED.split(), *(f"stillhouse.pipeline.steps.{modu
 
 OLD_INDEX = {"old_index": "retriever_1_index/index"}
 NEGATIVES = {"negatives": "mine_2/negatives"}
-RUN_USES = (
-    *USES,
-    Use("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
-    Use("count", "count", {"tokens": "tokenize/tokens"}),
-    Use("read_negatives", "read-negatives", CORPUS | GATE),
-    Use("query_tower", "train-query-encoder", CORPUS | OLD_INDEX | {"encoder": "retriever_1/retriever"}),
-    Use(
+RUN_STEPS = (
+    *SIMLM_STEPS,
+    GraphStep("generated", "generate-queries", CORPUS | {"bm25": "bm25/bm25"}),
+    GraphStep("count", "count", {"tokens": "tokenize/tokens"}),
+    GraphStep("read_negatives", "read-negatives", CORPUS | GATE),
+    GraphStep("query_tower", "train-query-encoder", CORPUS | OLD_INDEX | {"encoder": "retriever_1/retriever"}),
+    GraphStep(
         "average",
         "average",
         CORPUS | {"negatives": "bm25/negatives", "start": PRETRAINED["encoder"], "trained": "retriever_1/retriever"},
     ),
-    Use("score_shard", "score-shard", CORPUS | NEGATIVES | {"reranker": "reranker/reranker"}),
-    Use("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
-    Use(
+    GraphStep("score_shard", "score-shard", CORPUS | NEGATIVES | {"reranker": "reranker/reranker"}),
+    GraphStep("encode", "encode", CORPUS | GATE | {"retriever": "distilled/retriever"}),
+    GraphStep(
         "hybrid",
         "hybrid",
         CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
     ),
-    Use(
+    GraphStep(
         "label_queries",
         "label-queries",
         CORPUS | {"retriever": "distilled/retriever", "index": "distilled_index/index", "bm25": "bm25/bm25"},
     ),
-    Use(
+    GraphStep(
         "compare_release",
         "compare-release",
         CORPUS | {"champion": "retriever_1_run/run", "challenger": "distilled_run/run"},
     ),
 )
-"""The uses of the graph, and one of each step that a full run does not need, with default settings."""
+"""The steps of the graph, and one of each step that a full run does not need, with default settings."""
 
 EXACT = {"precision": "fp32"}
 TRAINED = {"max_steps": 4, "eval_steps": 2}
@@ -67,34 +67,34 @@ TOO_FAST = {"reranker": {"learning_rate": 1.0 if SMALL else 1e-2}}
 """At this rate the held-out loss stops falling, so a killed run must remember and restore the best parameters."""
 
 
-def settings_of(use: Use, root: Path) -> Any:
-    """Return a use's section of the recipe micro, in fp32 and with evaluations during training.
+def settings_of(step: GraphStep, root: Path) -> Any:
+    """Return a step's section of the recipe micro, in fp32 and with evaluations during training.
 
     Negatives from a file are those that BM25 found below `root`.
     """
     recipe = find_recipe("micro")
-    config: Any = configs(load_recipe(recipe), str(recipe)).get(use.name) or use.step.config()
+    config: Any = configs(load_recipe(recipe), str(recipe)).get(step.name) or step.spec.config()
     changes = EXACT | TRAINED | {"questions": str(sample_folder())}
-    changes |= {"file": str(root / "bm25" / "run" / "dev.trec")} | TOO_FAST.get(use.name, {})
-    if SMALL and use.name == "fetch_model":
+    changes |= {"file": str(root / "bm25" / "run" / "dev.trec")} | TOO_FAST.get(step.name, {})
+    if SMALL and step.name == "fetch_model":
         changes |= {"model": str(root / START)}
-    if use.step_name == "generate-queries":
+    if step.kind == "generate-queries":
         changes |= {"base_url": address_of_this_process(), "model": "stand-in"}
     return replace(config, **{name: value for name, value in changes.items() if hasattr(config, name)})
 
 
-def run_use(name: str, root: Path, outputs: Path, work: Path) -> None:
-    """Runs a use with the files below `root`; training keeps a checkpoint after every step."""
+def run_step(name: str, root: Path, outputs: Path, work: Path) -> None:
+    """Runs a step with the files below `root`; training keeps a checkpoint after every step."""
     os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(work), "1"
     from stillhouse.pipeline.steps.execute import execute
     from stillhouse.training import loop
 
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    [use] = [use for use in RUN_USES if use.name == name]
-    execute(use.step, settings_of(use, root), use.input_paths(root), use.output_paths(outputs))
+    [step] = [step for step in RUN_STEPS if step.name == name]
+    execute(step.spec, settings_of(step, root), step.input_paths(root), step.output_paths(outputs))
 
 
-def begin(use: Use, root: Path, outputs: Path, work: Path) -> BaseProcess:
-    process = FORKS.Process(target=run_use, args=(use.name, root, outputs, work))
+def begin(step: GraphStep, root: Path, outputs: Path, work: Path) -> BaseProcess:
+    process = FORKS.Process(target=run_step, args=(step.name, root, outputs, work))
     process.start()
     return process

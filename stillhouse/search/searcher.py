@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,40 +116,6 @@ def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
     if refused:
         context.log(f"faiss searches this {index.kind} index on the CPU: {refused}")
     return asked and not refused
-
-
-def time_queries(
-    encoder: BiEncoder,
-    index: VectorIndex,
-    texts: Sequence[str],
-    depth: int,
-    context: Context,
-    config: InferenceConfig,
-    hybrid: HybridSearch | None = None,
-) -> dict[str, float]:
-    """Milliseconds from a query's text to its ranked passages, one query after the other: `median` and `p95`.
-
-    The model is prepared once and the first query is answered once as a warm-up, so the times exclude what a service
-    does only when it starts. Raises `InputError` if there is no query.
-    """
-    from stillhouse.models.encoder import inference
-
-    if not texts:
-        raise InputError("latency_queries: the corpus has no test query to time; leave it at 0")
-    alone = replace(context, quiet=True)
-    took = []
-    with inference(encoder, alone, config):  # packs the weights once rather than for every answer
-        retrieve(encoder, index, texts[:1], depth, alone, config, hybrid)
-        for text in texts:
-            started = time.perf_counter()
-            retrieve(encoder, index, [text], depth, alone, config, hybrid)
-            took.append(1000 * (time.perf_counter() - started))
-    return {name: round(float(np.quantile(took, at)), 3) for name, at in (("median", 0.5), ("p95", 0.95))}
-
-
-def folder_bytes(folder: Path) -> int:
-    """The size of an index's files in bytes, without the manifest."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
 
 
 def held_out_vectors(

@@ -15,12 +15,6 @@ class Config(InferenceConfig):
     """How deep a run is, and its name."""
 
     depth: int = setting(200, "passages per query in the run, more if qrels name documents", minimum=1)
-    latency_queries: int = setting(
-        0,
-        "measure the latency of this many test queries, or dev queries if there are none, one at a time; 0 = none, "
-        "since times differ between runs and machines",
-        minimum=0,
-    )
     system: str = setting("dense", "the name in the run file's last column")
 
 
@@ -31,7 +25,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_states import TokenReader
     from stillhouse.search.hybrid import read_hybrid
-    from stillhouse.search.searcher import folder_bytes, open_index, retrieve, time_queries
+    from stillhouse.search.searcher import open_index, retrieve
     from stillhouse.search.winner import choice_facts
 
     corpus = Corpus.open(inputs["corpus"])
@@ -45,18 +39,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)
-    facts: dict[str, object] = {"index_bytes": folder_bytes(inputs["index"])}
+    facts: dict[str, object] = {}
     summary = f"{searched} queries, the best {depth} passages each"
     if hybrid:
         summary += f"; {hybrid.fusion}"
         facts["fusion"] = str(hybrid.fusion)
     if "hybrid" in inputs and (choice := choice_facts(read_manifest(inputs["hybrid"], verify=False).facts)):
         facts["choice"] = choice
-    if config.latency_queries:
-        asked = next((of for of in map(corpus.queries_of, ("test", "dev")) if len(of)), corpus.queries_of("test"))
-        texts = list(asked["text"])[: config.latency_queries]
-        facts["latency_ms"] = latency = time_queries(encoder, index, texts, config.depth, context, config, hybrid)
-        summary += f", {latency['median']:.1f} ms a query (median of {len(texts)})"
     return Report(summary, facts=facts)
 
 

@@ -233,9 +233,8 @@ def cut_short(parts: Iterable[Measured], measures: Sequence[Measure], count: int
 
 
 def _refuse_foreign_qrels(corpus: Corpus, qrels: pd.DataFrame, split: str) -> None:
-    known = {"query": qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()}
-    known["passage"] = corpus.passage_ids.find(qrels["passage_id"]) >= 0
-    for what, there in known.items():
+    asked = qrels["query_id"].isin(corpus.queries["query_id"]).to_numpy()
+    for what, there in (("query", asked), ("passage", corpus.passage_ids.find(qrels["passage_id"]) >= 0)):
         if not there.all():
             raise InputError(
                 f"the {split} qrels of {corpus.folder} name {what} {qrels[f'{what}_id'][~there].iloc[0]!r}, which the "

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
+from stillhouse.models.acceleration.unpadded import can_end_in_first_token
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.encoder_settings import OF_MODULES
 from stillhouse.models.settings import InferenceConfig
@@ -81,6 +82,7 @@ def keep_layers(encoder: BiEncoder, count: int) -> None:
     kept = np.linspace(0, len(layers) - 1, count).round().astype(int)
     inner.layer = nn.ModuleList(layers[place] for place in kept.tolist())
     transformer.config.num_hidden_layers = count
+    can_end_in_first_token(transformer)  # prepares the layer that is the last one now
 
 
 def with_small_model(

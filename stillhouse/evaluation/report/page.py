@@ -168,7 +168,7 @@ def headline_sentence(content: Content) -> str:
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
     found = content.made[system].facts.get("choice")
-    return Choice(**found) if found else None
+    return Choice(**found) if found and "partners" in found else None  # earlier versions did not name them
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:

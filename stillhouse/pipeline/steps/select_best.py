@@ -1,4 +1,4 @@
-"""Step `select-best`: chooses the best retriever on the dev queries, alone or with BM25, ready for search."""
+"""Step `select-best`: chooses the best retriever on the dev queries, and whether BM25 and late interaction join."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from stillhouse.models.settings import InferenceConfig
 from stillhouse.pipeline.steps.spec import BM25_INDEX, CORPUS, Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
+    from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.winner import Contender
 
@@ -84,7 +85,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         fusion = alone
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
-            compared = config.fusion == "auto" and encoder.settings.pooling == "mean" and state_width(encoder) > 0
+            compared = config.fusion == "auto" and compares_unfitted(encoder)
             fusion = unfitted("auto", config.depth, hybrids[first].index, compared)
             if fusion.late:
                 write_tokens(tokens, encoder, corpus, context, config)
@@ -119,19 +120,21 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             contenders[contender.name] = contender
     winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
     encoder = BiEncoder.load(retrievers[winner.retriever])
-    if config.fusion == "auto" and state_width(encoder):
+    if config.fusion == "auto" and (state_width(encoder) if judged.labelled else compares_unfitted(encoder)):
         name, index = winner.retriever, hybrids[winner.retriever].index
         write_tokens(tokens, encoder, corpus, context, config)
         late = LateInteraction(tokens, TokenReader(encoder, context, config))
         both = HybridIndex(bm25, index, late)
         gpu = searches_on_gpu(index, config.depth, context)
         found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu)
-        three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
         if found.fusion.late:
+            three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
             likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
             contender = Contender(name, found.fusion, found.reciprocal_ranks["hybrid"], likely_Q)
             contenders[contender.name] = contender
-            winner = choose_winner([winner, contender], config.metric_for_best_model, config.standard_errors)
+            # Questions made from the corpus do not foretell what late interaction gains on people's.
+            pair = [winner, contender] if judged.labelled else [contender]
+            winner = choose_winner(pair, config.metric_for_best_model, config.standard_errors)
         if not winner.fusion.late:
             del late, both  # a network file system keeps mapped files
             shutil.rmtree(tokens)
@@ -145,6 +148,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         facts=_written(winner, retrievers, indexes, bm25, outputs)
         | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures},
     )
+
+
+def compares_unfitted(encoder: BiEncoder) -> bool:
+    """Whether late interaction joins with fixed weights, which were found on models that pool by the mean."""
+    from stillhouse.models.token_states import state_width
+
+    return encoder.settings.pooling == "mean" and state_width(encoder) > 0
 
 
 def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, outputs: Paths) -> dict[str, Any]:
@@ -172,7 +182,7 @@ def refuse_unpaired(inputs: Paths, retrievers: Paths, indexes: Paths) -> None:
 
 STEP = Step(
     "select-best",
-    "chooses the best retriever on the dev queries, alone or with BM25",
+    "chooses the best retriever on the dev queries, alone, with BM25 or with late interaction too",
     Config,
     inputs=(
         CORPUS,
@@ -186,5 +196,5 @@ STEP = Step(
         Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
-    version=2,
+    version=3,
 )

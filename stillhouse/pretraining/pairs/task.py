@@ -197,9 +197,10 @@ def open_pairs(
     headings = (~structure.lead & (structure.article >= 0)).any()  # without any, there is no first section
     for name in tasks:
         if name not in training or (name == "bfs" and not headings):
+            lower = f"lower heldout_fraction from {heldout_fraction}, " if name in heldout else ""
             raise InputError(
-                f"{name} has no pair outside the held-out articles: it needs {NEEDS[name]}; lower heldout_fraction "
-                f"from {heldout_fraction}, use another corpus, or an objective without {name}"
+                f"{name} has no pair outside the held-out articles: it needs {NEEDS[name]}; {lower}use another corpus, "
+                f"or an objective without {name}"
             )
     if not heldout:
         raise InputError(

@@ -14,11 +14,11 @@ import Stemmer
 import torch
 from indexed_corpora import write_corpus
 
-from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SCHEMAS
-from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
@@ -149,6 +149,26 @@ def test_without_dev_queries_a_fixed_combination_serves(
     weights = json.loads((late["hybrid"] / "hybrid.json").read_text())
     assert (weights["dense"], weights["late"]) == (1.0, 2.0)
     assert weights["bm25"] == pytest.approx(1.5 * 0.3 * np.mean(spreads), rel=1e-3)
+
+
+def test_questions_made_from_the_corpus_do_not_decide_on_late_interaction(
+    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
+) -> None:
+    labelled = Corpus.open(small_corpus)
+    tables = {name: getattr(labelled, name).to_dict("list") for name in ("passages", "queries", "qrels")}
+    tables["queries"] |= {"origin": ["ict"] * 24}
+    with whole_folder(tmp_path / "made") as staging:
+        write_tables(staging, tables)
+        write_manifest(staging, "ingest", {}, {}, read_manifest(small_corpus).facts)
+    winners = {}
+    for corpus in (small_corpus, tmp_path / "made"):
+        dense = {"corpus": corpus, "retriever": retriever}
+        index = run_step("index", dense, f"{corpus.name} index", precision="fp32")["index"]
+        lexical = run_step("bm25", {"corpus": corpus}, f"{corpus.name} bm25", negatives_depth=5)["bm25"]
+        inputs = {"corpus": corpus, "bm25": lexical, "candidates/start": retriever, "indexes/start": index}
+        made = run_step("select-best", inputs, f"{corpus.name} best", standard_errors=99.0)["hybrid"]
+        winners[corpus.name] = read_manifest(made).facts["winner"]
+    assert winners == {small_corpus.name: "start", "made": "start + BM25 + late interaction"}
 
 
 @pytest.fixture

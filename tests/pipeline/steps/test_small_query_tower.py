@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from families import opened, saved
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
@@ -14,8 +15,9 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts
+from stillhouse.models.acceleration.unpadded import without_padding
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.models.new_towers import ridge
+from stillhouse.models.new_towers import keep_layers, ridge
 from stillhouse.search.searcher import Searcher
 from stillhouse.serving.release import Ranked, Release
 
@@ -59,6 +61,18 @@ def test_fewer_layers_of_the_same_model(run_step: Run, released: dict[str, Path]
     check_tower(made, released, tmp_path)
     with pytest.raises(InputError, match="the model has 2"):
         run_step("train-query-encoder", released, "refused", layers=2, **TUNING)
+
+
+def test_one_layer_computes_no_padding(run_step: Run, tiny_model: Path) -> None:
+    settings = {"model": str(tiny_model), "pooling": "cls", "query_length": 16, "passage_length": 24}
+    encoder = BiEncoder.load(run_step("fetch-model", {}, "cls", **settings)["encoder"])
+    keep_layers(encoder, 1)
+    tower = encoder.tower("query").eval()
+    ids_BL = torch.randint(5, 20, (3, 9), generator=torch.Generator().manual_seed(0))
+    attention_BL = torch.arange(9) < torch.tensor([[9], [4], [2]])
+    padded_BD = tower(ids_BL, attention_BL)
+    with without_padding(tower):
+        torch.testing.assert_close(tower(ids_BL, attention_BL), padded_BD)
 
 
 def test_another_model_with_a_projection(run_step: Run, released: dict[str, Path], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import watched, write_line
 from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.core.terminal import show, warn
-from stillhouse.experiments.comparison.plan import Adjust, Plan, check_name, make_plan, plans
+from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans
 from stillhouse.experiments.comparison.run import Failure, Runner
 from stillhouse.experiments.comparison.sweep import Sweep, filled
 from stillhouse.experiments.comparison.sweeps import (
@@ -99,8 +99,8 @@ def main(argv: Sequence[str]) -> int:
         return hand_over(sweep, path, arguments)
     if arguments.small and arguments.source:
         raise InputError("--small uses the built-in sample; leave out --source or --small")
-    adjust: Adjust = small if arguments.small else lambda step, config: config
-    planned = plans(sweep, _recipe(path, arguments.source, sweep), str(path), adjust)
+    recipe = _recipe(path, arguments.source, sweep)
+    planned = plans(sweep, recipe, str(path), small if arguments.small else None)
     folder = arguments.folder or Path("compare") / sweep.name
     failed = run_here(sweep, planned, folder, arguments)
     if failed:

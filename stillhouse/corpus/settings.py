@@ -166,8 +166,6 @@ class IngestSettings:
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or set `queries: pairs`")
         if self.revision and not self.repo:
             raise InputError("revision belongs to a DVC repository; set `repo`, or leave revision out")
-        if self.max_distractors and not self.distractors:
-            raise InputError("max_distractors is for `distractors`; leave it out, or set `distractors`")
         if self.split_tokens and 2 * self.split_overlap > self.split_tokens:
             raise InputError("split_overlap is more than half of split_tokens; lower it")
 

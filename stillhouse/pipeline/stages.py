@@ -117,10 +117,9 @@ class _Graph:
         retrievers = self._outputs(lambda port: port.kind == "model" and port.name != "reranker")
         refuse_unknown(source, retrievers, f"{self.where}: {STAGES}.{name}: {SYSTEM} cannot be")
         for step, own in zip(dense(name, source, other), dense(name, source)):
-            if other and step.section not in {known.name for known in self.table}:
-                raise self.refuse(
-                    name, f"there is no {step.section} to take settings from; {nearest(other, self.steps)}"
-                )
+            section = step.section
+            if other and section not in {known.name for known in self.table}:
+                raise self.refuse(name, f"there is no {section} to take settings from; {nearest(other, self.steps)}")
             self._put(own if own.name in self.sections else step)
             self.given |= {(step.name, key) for key in step.inputs if step.inputs[key] == source}
         self._read_by(EVALUATE, f"{RUN}/{name}", f"{name}_run/{RUN}")

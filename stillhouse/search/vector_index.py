@@ -4,7 +4,6 @@ Shapes: N passages, Q queries, K depth, D width.
 """
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,8 +32,6 @@ DEPTHS = (10, 100)
 GPU, GPU_DEPTH = "cuda", 2048
 """The device of `gpu_search`, and the greatest depth of faiss on a GPU."""
 PAIRS_AT_ONCE = 65_536
-TIMED, SECONDS = 100, 2.0
-"""The most queries and seconds for timing searches."""
 
 
 @dataclass(frozen=True)
@@ -228,27 +225,26 @@ class VectorIndex:
 
 @dataclass(frozen=True)
 class Measured:
-    """How much of exact search an approximate index finds, and how fast.
+    """How much of exact search an approximate index finds.
 
     recall@k is the share of a query's k best passages that are among the k that the index finds, averaged over
-    `queries`, which `source` names; it is 1 for exact search. `milliseconds` is the time of a single query.
+    `queries`, which `source` names; it is 1 for exact search.
     """
 
     recall: dict[str, float]
-    milliseconds: float
     queries: int
     source: str
 
     def __str__(self) -> str:
         recall = ", ".join(f"{name} {value:.3f}" for name, value in self.recall.items())
-        return f"{recall} on {self.queries} {self.source}, {self.milliseconds:.2f} ms a query"
+        return f"{recall} on {self.queries} {self.source}"
 
 
 @doing("measuring the index")
 def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32], str]) -> Measured:
     """Measure an index against exact search over its vectors, and add the recall to its `index.json`.
 
-    `queries` are vectors [Q, D] and a name for what they are. Queries are timed one at a time.
+    `queries` are vectors [Q, D] and a name for what they are.
     """
     index = VectorIndex(folder)
     queries_QD, source = queries
@@ -260,18 +256,6 @@ def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32
         k = min(depth, len(index))
         common = [np.isin(exact, found).sum() for exact, found in zip(exact_QK[:, :k], found_QK[:, :k])]
         recall[f"recall@{depth}"] = float(np.sum(common) / (k * len(queries_QD)))
-    milliseconds = time_searches(index, queries_QD)
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     write_json(folder / ABOUT, about | recall | {"measured_on": len(queries_QD), "measured_with": source})
-    return Measured(recall, milliseconds, len(queries_QD), source)
-
-
-def time_searches(index: VectorIndex, queries_QD: NDArray[np.float32]) -> float:
-    """The mean milliseconds of a single query, over at most 100 queries or two seconds."""
-    started, done = time.perf_counter(), 0
-    for query_D in queries_QD[:TIMED]:
-        index.search(query_D[None], min(DEPTHS))
-        done += 1
-        if time.perf_counter() - started > SECONDS:
-            break
-    return 1000 * (time.perf_counter() - started) / max(1, done)
+    return Measured(recall, len(queries_QD), source)

@@ -79,7 +79,7 @@ class QueryLog:
         with self._lock:
             if not path.exists():
                 clear_old(self._folder, self.days)
-            with open(path, "a+b", buffering=0, opener=_owner_only) as file:
+            with open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 size, line = file.tell(), json.dumps(row).encode() + b"\n"
                 if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
                     line = b"\n" + line  # after a line that a kill cut off
@@ -93,10 +93,6 @@ class QueryLog:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def read_log(folder: Path, kind: str) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,8 @@ from stillhouse.training.settings import GeneratorConfig
 
 WINDOW = 8
 """Steps whose examples are sorted by length together."""
+DEV_PAIRS = 100
+"""The held-out loss is measured on at most so many."""
 
 
 def fit_generator(
@@ -37,7 +39,7 @@ def fit_generator(
     """
     pairs = {
         split: judged_pairs(generator, corpus, split, most, config.seed)
-        for split, most in (("train", config.max_pairs), ("dev", config.dev_pairs))
+        for split, most in (("train", config.max_pairs), ("dev", DEV_PAIRS))
     }
     device, count = context.torch_device(), len(pairs["train"])
     steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)

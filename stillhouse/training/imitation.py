@@ -23,14 +23,15 @@ from stillhouse.training.batches import epoch_batches
 
 FEWEST_WORDS = 4
 """A shorter sentence is a heading or a fragment."""
+TEXTS = 20_000
 
 
-def texts_to_imitate(corpus: Corpus, count: int, seed: int) -> list[str]:
-    """All train queries and sentences of randomly drawn passages, together at most `count` texts."""
+def texts_to_imitate(corpus: Corpus, seed: int) -> list[str]:
+    """All train queries and sentences of randomly drawn passages, together at most `TEXTS`."""
     queries = list(corpus.queries_of("train")["text"])
     rng = np.random.default_rng([seed, 0])
-    queries = [queries[place] for place in rng.permutation(len(queries))[:count]]
-    wanted = count - len(queries)
+    queries = [queries[place] for place in rng.permutation(len(queries))[:TEXTS]]
+    wanted = TEXTS - len(queries)
     rows = np.sort(rng.permutation(corpus.passage_count)[:wanted])
     texts = [text for block in passage_text_blocks(corpus, rows) for text in block]
     found = query_sentences(texts, FEWEST_WORDS, "en")

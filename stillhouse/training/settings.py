@@ -226,8 +226,6 @@ class RetrieverConfig(GroupTrainingConfig):
     )
 
     def __post_init__(self) -> None:
-        if self.matryoshka_dims is not None and not self.matryoshka_dims:
-            raise InputError("matryoshka_dims is an empty list; leave it out to train whole vectors only")
         if list(self.matryoshka_dims or ()) != sorted(set(self.matryoshka_dims or ())):
             raise InputError(f"matryoshka_dims must ascend without repeats: {list(self.matryoshka_dims or ())}")
         require_parts(self.gradient_cache, self.mini_batch_size)
@@ -250,7 +248,6 @@ class GeneratorConfig(TrainingConfig):
     max_pairs: int | None = setting(
         2000, "train on at most this many pairs of a question and its passage, a seeded sample; null = all", minimum=1
     )
-    dev_pairs: int = setting(100, "measure the held-out loss on at most this many", minimum=1)
     lora_rank: int = same_setting(RetrieverConfig, "lora_rank")
 
 

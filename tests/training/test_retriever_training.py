@@ -272,7 +272,6 @@ def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int
         ({"matryoshka_dims": [8, 33]}, "\\[8, 33\\]: the encoder's vectors have only width 32"),
         ({"matryoshka_dims": [16, 8]}, "must ascend without repeats: \\[16, 8\\]"),
         ({"matryoshka_dims": [8, 8]}, "must ascend without repeats"),
-        ({"matryoshka_dims": []}, "an empty list"),
         ({"gradient_cache": True}, "saves no memory without mini_batch_size"),
         ({"batch_size": 1, "negatives_per_query": 0}, "nothing can be learned from a batch of one query"),
     ],

@@ -70,7 +70,7 @@ def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> It
     """
     texts = {name: columns[name] for name in TEXTS if name in columns}
     whole = all(name in texts and not texts[name].null_count for name in REQUIRED)
-    if not whole or not all(map(_is_text, texts.values())):
+    if not whole or not all(column.type in (pa.string(), pa.large_string()) for column in texts.values()):
         return None
     positions: Iterable[int] = repeat(0)
     if "position" in columns:
@@ -91,7 +91,3 @@ def plain_passages(columns: Mapping[str, pa.Array], wheres: Sequence[str]) -> It
     if not fields:
         return map(Passage, *rows)
     return map(Passage, *rows, (dict(zip(fields, given)) for given in zip(*fields.values())))
-
-
-def _is_text(column: pa.Array) -> bool:
-    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))

@@ -92,7 +92,7 @@ def run_name(variant: str, seed: int) -> str:
     return f"{variant}, seed {seed}"
 
 
-def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda step, config: config) -> Plan:
+def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust | None = None) -> Plan:
     """Plan a sweep over a recipe. Raises `InputError` for an unknown setting or an invalid value.
 
     For a sweep with conditions use `plans`.
@@ -106,22 +106,23 @@ def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda 
     sweep = replace(sweep, variants=tuple(_of_graph(variant, sweep, graph, where) for variant in sweep.variants))
 
     def settings_of(recipe: Recipe, where: str) -> dict[str, Any]:
-        return {name: adjust(steps[name], config) for name, config in configs(recipe, where).items()}
+        found = configs(recipe, where)
+        return {name: adjust(steps[name], config) for name, config in found.items()} if adjust else found
 
     base = merged(recipe, sweep.overrides)
     base_configs = settings_of(base, f"{where} with the overrides of sweep {sweep.name}")
     reference = _reference(graph, base_configs)
-    jobs = []
-    for variant in sweep.variants:
-        recipe_of_variant = merged(base, variant.overrides)
-        settings = settings_of(recipe_of_variant, f"sweep {sweep.name}, variant {variant.name}")
-        jobs += [_job(graph, sweep, variant, seed, settings, base_configs) for seed in sweep.seeds]
+    settings = {
+        variant.name: settings_of(merged(base, variant.overrides), f"sweep {sweep.name}, variant {variant.name}")
+        for variant in sweep.variants
+    }
     # All variants run with one seed before the next, so that a comparison is usable even if it is stopped early.
-    order = {seed: i for i, seed in enumerate(sweep.seeds)}
-    return Plan(sweep, reference, tuple(sorted(jobs, key=lambda job: order[job.seed])), base)
+    order = ((seed, one) for seed in sweep.seeds for one in sweep.variants)
+    jobs = [_job(graph, sweep, one, seed, settings[one.name], base_configs) for seed, one in order]
+    return Plan(sweep, reference, tuple(jobs), base)
 
 
-def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust = lambda step, config: config) -> dict[str, Plan]:
+def plans(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust | None = None) -> dict[str, Plan]:
     """The plan for each condition by name, in one common folder. A sweep without conditions has one plan, ""."""
     if not sweep.conditions:
         return {"": make_plan(sweep, recipe, where, adjust)}

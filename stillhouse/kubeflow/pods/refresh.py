@@ -27,10 +27,10 @@ from stillhouse.kubeflow.pods.stage import (
     write_recipe,
 )
 from stillhouse.pipeline.graph import graph_of
-from stillhouse.pipeline.graph_steps import stages_of
+from stillhouse.pipeline.graph_steps import Stage, stages_of
 from stillhouse.pipeline.recipes import configs, load_recipe
 from stillhouse.pipeline.steps.spec import Report
-from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, with_words
+from stillhouse.releases.refresh.graph import CHALLENGER, CHAMPION, Levels, before, with_words
 from stillhouse.releases.refresh.plan import Level, Parameters, read_parameters
 from stillhouse.releases.refresh.plan import write_recipe as released_recipe
 
@@ -108,7 +108,7 @@ def run_refresh_stage(name: str, values: Mapping[str, Any]) -> str:
         planned = read_planned(Path(values[PLANNED].path))
         recipe = load_recipe(Path(values[RECIPE].path) / PARAMS)
         levels, of_sections = Levels.of(graph_of(recipe)), configs(recipe, RECIPE)
-        found = levels.stage_of(planned.level)
+        found = Stage(CHALLENGER, levels.steps_of(planned.level))
         settings = {step.name: of_sections[step.section] for step in found.steps}
         return StageInPod(found, settings, values).run()
 

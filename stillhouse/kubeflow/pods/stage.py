@@ -132,9 +132,8 @@ class StageInPod:
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
             link_folders(self.given.values(), self.root)
             done = logged(Path(self.values[RECIPE].path) / PARAMS)
-            settings, around = self.settings, self._around
             try:
-                run_steps(self.stage.steps, settings, self.root, say, around, run=reported_step, done=done)
+                run_steps(self.stage.steps, self.settings, self.root, say, self._around, run=reported_step, done=done)
             except ValidationFailed as failure:
                 warn(f"stillhouse: {failure}")
                 say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
-from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.models.settings import NO_MODEL, PASSAGE_LENGTH, QUERY_LENGTH
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
@@ -45,13 +44,6 @@ class Config:
     passage_prompt: str | None = setting(
         None, "text before every passage, such as 'passage: ' for E5; null = the model's own, empty = nothing"
     )
-
-    def __post_init__(self) -> None:
-        if self.model == NO_MODEL and self.weights == "random":
-            raise InputError(
-                "weights: random needs a model's configuration, and model is none; name a model, or leave weights at "
-                "own"
-            )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

@@ -14,7 +14,6 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.chat_api import ChatServer, checked_address
 from stillhouse.corpus.prompts import KINDS, prompt_for_several, read_examples
-from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 
@@ -104,8 +103,6 @@ class Config(InferenceConfig):
             checked_address(self.base_url)
         if self.prompt and "{text}" not in self.prompt:
             raise InputError("prompt lacks {text}, the place of the passage's text; add it")
-        if not is_unicode((self.prompt or "") + self.model):
-            raise InputError("prompt or model is not valid Unicode; write it in UTF-8")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:

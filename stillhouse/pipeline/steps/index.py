@@ -16,8 +16,6 @@ class Config(IndexConfig, EncodingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import numpy as np
-
     from stillhouse.core.artifacts import read_manifest
     from stillhouse.core.context import rank
     from stillhouse.corpus.store import Corpus
@@ -25,7 +23,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.search.corpus_encoding import encode_corpus, model_key
     from stillhouse.search.embeddings import find_shards
     from stillhouse.search.searcher import held_out_vectors
-    from stillhouse.search.vector_index import TIMED, CutVectors, VectorIndex, measure, time_searches, write_index
+    from stillhouse.search.vector_index import CutVectors, measure, write_index
 
     corpus = Corpus.open(inputs["corpus"])
     encoder = BiEncoder.load(inputs["retriever"])
@@ -48,13 +46,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     metrics = {"index_bytes": float((outputs["index"] / "index.faiss").stat().st_size), "encoded": encoded.computed}
     facts = {"passages": len(vectors), "width": width, "kind": config.kind, "bytes": int(metrics["index_bytes"])}
     summary = f"{len(vectors)} passages as vectors of width {width}, {encoded.computed} of them encoded now"
-    if config.kind == "flat":  # exact search is the reference for other kinds; any vectors do for its time
-        some = vectors.rows(np.arange(min(TIMED, len(vectors))))
-        metrics["milliseconds_a_query"] = time_searches(VectorIndex(outputs["index"]), some)
-        summary += f"; flat: {metrics['milliseconds_a_query']:.2f} ms a query"
-    else:
+    if config.kind != "flat":
         measured = measure(outputs["index"], vectors, held_out_vectors(encoder, corpus, vectors, context, config))
-        metrics |= measured.recall | {"milliseconds_a_query": measured.milliseconds}
+        metrics |= measured.recall
         facts |= measured.recall | {"measured_on": measured.queries, "measured_with": measured.source}
         summary += f"; {config.kind}: {measured}"
     return Report(summary, metrics=metrics, facts=facts)

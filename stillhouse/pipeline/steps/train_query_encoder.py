@@ -24,11 +24,6 @@ class Config(QueryTrainingConfig):
     layers: int | None = setting(
         None, "keep only this many layers for queries, to make them cheaper; null = all", minimum=1
     )
-    imitated: int = setting(
-        20_000,
-        "with `layers` or `small` only: learn the large model's vectors of this many train queries and sentences",
-        minimum=1,
-    )
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
@@ -86,7 +81,7 @@ def _smaller(
 
     if config.layers and "small" in inputs:
         raise InputError("layers are those of --encoder, and --small is another model; leave one of them out")
-    texts = texts_to_imitate(corpus, config.imitated, config.seed)
+    texts = texts_to_imitate(corpus, config.seed)
     vectors_ND = vectors_to_imitate(large, texts, context)
     if "small" in inputs:
         encoder = with_small_model(large, inputs["encoder"], inputs["small"], texts, vectors_ND, context)

@@ -94,12 +94,8 @@ class Levels:
             *_run("challenger", {CHAMPION: OWN, "challenger": "challenger/retriever"}),
         )
 
-    def stage_of(self, level: Level) -> Stage:
-        """The stage that runs a level, on Kubeflow in one pod."""
-        return Stage(CHALLENGER, self.steps_of(level))
-
     def every_stage(self) -> Stage:
-        """The same for all levels together, one of which a run performs."""
+        """The stage of all levels together, one of which a run performs, on Kubeflow in one pod."""
         return Stage(CHALLENGER, tuple(step for level in Level for step in self.steps_of(level)))
 
     def _pretraining(self) -> tuple[GraphStep, ...]:

@@ -33,7 +33,7 @@ reproduce: install  ## the built-in sample, from articles to a distilled retriev
 test: checked  ## lint, types and every test but the longest
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS) -m "not sample and not long"
 
-test-full: checked  ## the same, the longest too: the whole sample, a refresh of every rung, a disk that is full at every moment
+test-full: checked  ## the same, the longest too: the whole sample, a refresh at every level, a disk that is full at every moment
 	$(RUN) $(SIDE_BY_SIDE) pytest $(WORKERS)
 
 KILLS ?= 20

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ports import free_port, wait_for
 
-CONTAINER = "shelf"
+CONTAINER = "storage"
 ACCOUNT = "testing"
 KEY = "dGVzdGluZw=="
 """Of an account that is made for the test, in base64."""

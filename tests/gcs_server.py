@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from ports import free_port, wait_for
 
-BUCKET = "shelf"
+BUCKET = "storage"
 
 
 @contextmanager

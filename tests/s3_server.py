@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-BUCKET = "shelf"
+BUCKET = "storage"
 
 
 @contextmanager

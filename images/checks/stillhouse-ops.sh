@@ -10,7 +10,7 @@ case "$said" in *"Kubeflow Pipelines at http://localhost:1 does not answer"*) ;;
 git init --quiet --initial-branch main /scratch/articles
 cd /scratch/articles
 dvc init --quiet
-dvc remote add --quiet --default shelf /scratch/shelf
+dvc remote add --quiet --default storage /scratch/storage
 mkdir corpus && echo "Ships carry accurate clocks." > corpus/passages.txt
 dvc add --quiet corpus
 git add --all && git commit --quiet --message "A corpus"

@@ -10,7 +10,7 @@ stillhouse new /scratch/work --recipe micro
 cd /scratch/work
 git init --quiet --initial-branch main
 git remote add origin /scratch/releases.git
-dvc remote add --quiet --default shelf /scratch/shelf
+dvc remote add --quiet --default storage /scratch/storage
 git add --all && git commit --quiet --message "Begin" && git push --quiet --set-upstream origin main
 stillhouse release list
 dvc repro corpus

@@ -20,8 +20,8 @@ RELEASES = "https://git.example/search/releases.git"
 
 
 def test_a_release_is_refreshed_by_a_revision_and_by_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source(tmp_path / "source", tmp_path / "source-shelf")
-    work = first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT)
+    source = Source(tmp_path / "source", tmp_path / "source-storage")
+    work = first_release(tmp_path / "work", source, tmp_path / "storage", LIGHT)
     source.rewrite(1, "as was found later")
     call(source.folder, "git", "tag", "v8")
     call(source.folder, "git", "push", "--quiet", "origin", "v8")

@@ -21,7 +21,7 @@ def test_releases_are_made_listed_rolled_back_and_fetched(tmp_path: Path, monkey
     call(tmp_path, "git", "init", "--quiet", "--bare", "--initial-branch", "main", "releases.git")
     replaced = {
         "https://git.example/search/releases.git": str(tmp_path / "releases.git"),
-        "s3://bucket/search": str(tmp_path / "shelf"),
+        "s3://bucket/search": str(tmp_path / "storage"),
         "retriever@v1.1.0": "retriever@v2.0.0",
     }
     served = Served(monkeypatch)

@@ -65,7 +65,7 @@ def test_a_folder_of_documents_becomes_a_corpus(terminal: Terminal, tmp_path: Pa
 
 
 def test_a_corpus_is_read_from_a_repository(terminal: Terminal, tmp_path: Path) -> None:
-    source = Source(tmp_path / "articles", tmp_path / "shelf")
+    source = Source(tmp_path / "articles", tmp_path / "storage")
     call(source.folder, "git", "tag", "v7")
     call(source.folder, "git", "push", "--quiet", "origin", "v7")
     terminal.replaced["https://git.example/search/articles.git"] = str(tmp_path / "articles.git")

@@ -91,7 +91,7 @@ def test_a_run_is_sent_to_kubeflow(terminal: Terminal, kubeflow: Api, monkeypatc
 def test_a_release_follows_its_corpus(terminal: Terminal, tmp_path: Path) -> None:
     call(tmp_path, "git", "init", "--quiet", "--bare", "--initial-branch", "main", "releases.git")
     address = "https://git.example/search/releases.git"
-    terminal.replaced = {address: str(tmp_path / "releases.git"), "/mnt/shelf": str(tmp_path / "shelf")}
+    terminal.replaced = {address: str(tmp_path / "releases.git"), "/mnt/storage": str(tmp_path / "storage")}
     articles = write_articles(terminal.home / "articles")
     terminal.type_all(section("docs/tutorials/refresh.md", "The first release"))
     changed = next(articles.glob("*.md"))

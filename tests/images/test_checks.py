@@ -26,7 +26,7 @@ def test_the_checks_of_the_operations_image_pass(scratch: Path) -> None:
     done = subprocess.run(["sh", "-euxc", checks], cwd=scratch, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "articles: unchanged" in done.stdout and "articles: started" in done.stdout
-    assert len(list((scratch / "shelf").rglob("*"))) > 0
+    assert len(list((scratch / "storage").rglob("*"))) > 0
 
 
 def test_a_compiled_task_runs_in_the_image_of_the_steps(scratch: Path) -> None:

@@ -35,14 +35,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for role in ("AUTHOR", "COMMITTER"):
             patch.setenv(f"GIT_{role}_NAME", "tests")
             patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-        folder = make_repository(place / "work", "../../shelf")
+        folder = make_repository(place / "work", "../../storage")
         write_stages(folder)
     return place
 
 
 @pytest.fixture
 def place(template: Path, tmp_path: Path) -> Path:
-    """A copy of the template: `work`, its `origin` in `work.git`, data in `shelf`."""
+    """A copy of the template: `work`, its `origin` in `work.git`, data in `storage`."""
     shutil.copytree(template, tmp_path / "place", symlinks=True)
     folder = tmp_path / "place" / "work"
     call(folder, "git", "remote", "set-url", "origin", str(tmp_path / "place" / "work.git"))
@@ -88,7 +88,7 @@ def ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
     server = subprocess.Popen([SSHD, "-D", "-e", "-f", str(tmp_path / "sshd_config")], stderr=subprocess.PIPE)
     try:
         wait_for(port)
-        address = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{tmp_path / 'shelf'}"
+        address = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{tmp_path / 'storage'}"
         yield {"url": address, "keyfile": str(tmp_path / "user")}
     finally:
         server.terminate()

@@ -53,7 +53,7 @@ def make_repository(folder: Path, remote: str | Path) -> Path:
     call(folder.parent, "git", "init", "--quiet", "--initial-branch", "main", str(folder))
     call(folder, "git", "remote", "add", "origin", str(origin))
     dvc(folder, "init")
-    dvc(folder, "remote", "add", "--default", "shelf", str(remote))
+    dvc(folder, "remote", "add", "--default", "storage", str(remote))
     (folder / ".gitignore").write_text("/artifacts/\n/.stillhouse/\n")
     commit(folder, "Begin")
     return folder

@@ -41,8 +41,8 @@ data.push(Path("."))
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    """Return a repository with two artifacts that are recorded but not pushed. Its remote is `shelf`, next to it."""
-    folder = make_repository(tmp_path / "work", tmp_path / "shelf")
+    """Return a repository with two artifacts that are recorded but not pushed. Its remote is `storage`, next to it."""
+    folder = make_repository(tmp_path / "work", tmp_path / "storage")
     write_stages(folder)
     make_artifacts(folder, 5, "one")
     data.record(folder)
@@ -55,28 +55,28 @@ def files_below(folder: Path) -> set[str]:
 
 def test_a_push_that_was_killed_anywhere_is_repeated_whole(workspace: Path) -> None:
     """From then on, DVC alone would send only the files in its incomplete list."""
-    shelf = workspace.with_name("shelf")
+    storage = workspace.with_name("storage")
     needed, killed = files_below(workspace / ".dvc" / "cache" / "files"), 0
     for moment in range(1, 20):
-        shutil.rmtree(shelf, ignore_errors=True)
+        shutil.rmtree(storage, ignore_errors=True)
         done = subprocess.run([sys.executable, "-c", CUT_OFF, str(moment)], cwd=workspace, env=run_context())
         if done.returncode == 0:
             break
         assert done.returncode == 9
         killed += 1
         data.push(workspace)
-        assert needed <= files_below(shelf / "files"), f"killed at note {moment}"
+        assert needed <= files_below(storage / "files"), f"killed at note {moment}"
     assert 3 <= killed < 19
 
 
 @pytest.mark.parametrize("lost", ["a file", "a damaged file", "a list of files", "a file on the remote"])
 def test_a_lost_file_is_restored_and_sent(workspace: Path, lost: str) -> None:
     """DVC alone warns at most, and the release would have no data."""
-    shelf, cache = workspace.with_name("shelf") / "files", workspace / ".dvc" / "cache" / "files"
+    storage, cache = workspace.with_name("storage") / "files", workspace / ".dvc" / "cache" / "files"
     needed = files_below(cache)
     if lost == "a file on the remote":
         data.push(workspace)
-    place = shelf if lost == "a file on the remote" else cache
+    place = storage if lost == "a file on the remote" else cache
     victim = place / min(name for name in needed if name.endswith(".dir") == (lost == "a list of files"))
     victim.chmod(0o644)
     if lost == "a damaged file":
@@ -84,12 +84,12 @@ def test_a_lost_file_is_restored_and_sent(workspace: Path, lost: str) -> None:
     else:
         victim.unlink()
     data.push(workspace)
-    assert needed == files_below(cache) and needed <= files_below(shelf)
+    assert needed == files_below(cache) and needed <= files_below(storage)
 
 
 def test_a_remote_that_loses_files_is_refused(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data.push(workspace)
-    for path in (workspace.with_name("shelf") / "files").rglob("*"):
+    for path in (workspace.with_name("storage") / "files").rglob("*"):
         if path.is_file() and not path.name.endswith(".dir"):
             path.unlink()
     monkeypatch.setattr(data, "_send", lambda repo, lacking: None)

@@ -33,7 +33,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str
         for role in ("AUTHOR", "COMMITTER"):
             patch.setenv(f"GIT_{role}_NAME", "tests")
             patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
-        made = make_repository(folder / "animals", folder / "shelf")
+        made = make_repository(folder / "animals", folder / "storage")
         first = commit_data(made, "articles", ARTICLES, "Two animals")
         return made, first, commit_data(made, "articles", {"fox.md": "# fox\n\nThe fox is a third animal.\n"}, "A fox")
 
@@ -106,14 +106,14 @@ def test_data_that_were_never_pushed_are_refused_with_the_remedy(
     copy = tmp_path / "copy.git"
     call(tmp_path, "git", "clone", "--quiet", "--bare", str(repository[0]), str(copy))
     hidden = repository[0].parent / "hidden"
-    shelf = repository[0].parent / "shelf"
-    shelf.rename(hidden)
+    storage = repository[0].parent / "storage"
+    storage.rename(hidden)
     try:
         with pytest.raises(InputError, match=r"Is its data pushed .*`dvc push`"):
             fetch(f"file://{copy}", "main", {"articles": tmp_path / "articles"})
     finally:
-        shutil.rmtree(shelf, ignore_errors=True)
-        hidden.rename(shelf)
+        shutil.rmtree(storage, ignore_errors=True)
+        hidden.rename(storage)
     assert not (tmp_path / "articles").exists()
 
 

@@ -40,7 +40,7 @@ def test_a_pod_reads_a_corpus_by_ssh_with_the_key_of_its_secret(
     """The repository has only the remote's address, and DVC finds the key in the pod's home."""
     pytest.importorskip("dvc_ssh", reason="the extra `ssh` is not installed")
     folder = make_repository(tmp_path / "articles", ssh["url"])
-    dvc(folder, "remote", "modify", "--local", "shelf", "keyfile", ssh["keyfile"])
+    dvc(folder, "remote", "modify", "--local", "storage", "keyfile", ssh["keyfile"])
     commit = commit_data(folder, "corpus", FILES, "Articles")
     origin = f"{folder}.git"
     (home / ".ssh").mkdir()  # an absent secret is mounted as an empty folder

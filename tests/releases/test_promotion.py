@@ -84,11 +84,11 @@ def test_the_branch_follows_and_other_work_stays(place: Path) -> None:
 
 def test_a_worse_challenger_is_refused_and_leaves_no_trace(place: Path) -> None:
     release(place / "work")
-    before, shelf = refs(place), sorted((place.parent / "shelf").rglob("*"))
+    before, storage = refs(place), sorted((place.parent / "storage").rglob("*"))
     outcome = release(place / "work", 4, "two", REFUSED)
     assert outcome.kind == "refused" and outcome.release.name == "v1.0.0"
     assert outcome.reason == "v1.0.0 stays: the challenger is worse: 0.2 against 0.5"
-    assert refs(place) == before and sorted((place.parent / "shelf").rglob("*")) == shelf
+    assert refs(place) == before and sorted((place.parent / "storage").rglob("*")) == storage
 
 
 @pytest.mark.usefixtures("git_alone")
@@ -147,7 +147,7 @@ def test_a_push_that_was_cut_off_is_repeated(cut: str, place: Path, monkeypatch:
         if name == "push":  # some files have arrived; DVC sends the list of a folder's files last
             cache = place / "work" / ".dvc" / "cache"
             for path in sorted(path for path in cache.rglob("*") if path.is_file() and path.suffix != ".dir")[::2]:
-                arrived = place.parent / "shelf" / path.relative_to(cache)
+                arrived = place.parent / "storage" / path.relative_to(cache)
                 arrived.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, arrived)
         raise KeyboardInterrupt

@@ -31,7 +31,7 @@ def workspace(place: Path, remote: dict[str, str]) -> Path:
     folder = make_repository(place / "work", remote["url"])
     for key, value in remote.items():
         if key != "url":
-            dvc(folder, "remote", "modify", "shelf", key, value)
+            dvc(folder, "remote", "modify", "storage", key, value)
     write_stages(folder)
     return folder
 

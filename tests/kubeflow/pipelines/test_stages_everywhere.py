@@ -115,7 +115,7 @@ def of_dvc(folder: Path, steps: tuple[GraphStep, ...]) -> None:
     assert ran == below([step.name for step in steps if step.section == "best"], steps) and len(ran) < len(steps) / 2
     final = (folder / EVALUATION / "metrics.json").read_bytes()
 
-    call(folder, "dvc", "remote", "add", "-d", "shelf", str(folder.parent / "shelf"))
+    call(folder, "dvc", "remote", "add", "-d", "storage", str(folder.parent / "storage"))
     call(folder, "dvc", "push")
     call(folder, sys.executable, "-c", "import shutil; shutil.rmtree('artifacts'); shutil.rmtree('.dvc/cache')")
     call(folder, "dvc", "pull")

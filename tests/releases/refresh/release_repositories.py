@@ -40,8 +40,8 @@ LIGHT = {
 class Source:
     """The first articles of the sample in a DVC repository, ready for edits."""
 
-    def __init__(self, folder: Path, shelf: Path) -> None:
-        self.folder = make_repository(folder, shelf)
+    def __init__(self, folder: Path, storage: Path) -> None:
+        self.folder = make_repository(folder, storage)
         shutil.copytree(sample_folder(), self.folder / "corpus")
         for path in self.articles()[ARTICLES:]:
             path.unlink()
@@ -90,14 +90,14 @@ LABELLED = {"graph": "labelled", "teacher": {"kind": "best", "depth": 4}}
 
 
 def first_release(
-    folder: Path, source: Source, shelf: Path, places: Mapping[str, str] | None = None, **changes: Any
+    folder: Path, source: Source, storage: Path, places: Mapping[str, str] | None = None, **changes: Any
 ) -> Path:
     """Return a workspace with a promoted run: the whole run, or the steps that a release of `places` needs.
 
     `changes` are sections that replace those of the recipe `micro`. Its dvc.yaml has the stages of these steps, whose
     outputs are whole folders `artifacts/<step>`.
     """
-    make_repository(folder, shelf)
+    make_repository(folder, storage)
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
     whole = graph_of({name: recipe[name] for name in (GRAPH, STAGES) if name in recipe})
     recipe = {name: of for name, of in recipe.items() if name in (GRAPH, STAGES, *known_steps(recipe))}

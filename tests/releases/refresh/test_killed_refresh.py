@@ -47,11 +47,11 @@ def digests(release: Release) -> dict[str, str]:
 @pytest.mark.long
 def test_a_killed_refresh_releases_once_and_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "first.work"))
-    source = Source(tmp_path / "source", tmp_path / "source-shelf")
-    first_release(tmp_path / "work", source, tmp_path / "shelf", LIGHT)
+    source = Source(tmp_path / "source", tmp_path / "source-storage")
+    first_release(tmp_path / "work", source, tmp_path / "storage", LIGHT)
     releases, calm = tmp_path / "work.git", tmp_path / "calm.git"
     shutil.copytree(releases, calm)
-    shutil.copytree(tmp_path / "shelf", tmp_path / "calm-shelf")
+    shutil.copytree(tmp_path / "storage", tmp_path / "calm-storage")
     little = source.rewrite(1, "as was found later")
 
     started = time.monotonic()
@@ -59,8 +59,8 @@ def test_a_killed_refresh_releases_once_and_the_same(tmp_path: Path, monkeypatch
     seconds = time.monotonic() - started
     [_, expected] = releases_of(calm, tmp_path / "look")
     # Both refreshes push to one data remote, so it is reset to its state before the calm refresh.
-    shutil.rmtree(tmp_path / "shelf")
-    (tmp_path / "calm-shelf").rename(tmp_path / "shelf")
+    shutil.rmtree(tmp_path / "storage")
+    (tmp_path / "calm-storage").rename(tmp_path / "storage")
 
     def kill(moment: float) -> bool:
         process = begin(releases, little, tmp_path / "killed")

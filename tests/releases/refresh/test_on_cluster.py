@@ -34,9 +34,9 @@ from stillhouse.releases.refresh.run import Decision
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, a repository with one release, and one with none."""
     folder = tmp_path_factory.mktemp("place")
-    make_repository(folder / "empty", folder / "shelf")
-    commit_data(make_repository(folder / "articles", folder / "shelf"), "corpus", {"a.md": "one"}, "A corpus")
-    work = make_repository(folder / "work", folder / "shelf")
+    make_repository(folder / "empty", folder / "storage")
+    commit_data(make_repository(folder / "articles", folder / "storage"), "corpus", {"a.md": "one"}, "A corpus")
+    work = make_repository(folder / "work", folder / "storage")
     write_stages(work)
     outcome = promote(candidate(work), lambda against: {}, recorded=False)
     assert outcome.release and outcome.release.name == "v1.0.0"

@@ -27,7 +27,7 @@ from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.tags import Release, read_history
 
-LADDER = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
+THRESHOLDS = {"fine_tune_above": 0.2, "pretrain_above": 0.7}
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """Rules that accept any result, because the result of two training steps is chance."""
 BEFORE = {"check-refresh", "corpus"}
@@ -59,7 +59,7 @@ class Repositories:
         workspace = self.volume.with_name(f"run-{len(self.runs)}")
         self.runs.append(workspace)
         values = {"releases": str(self.work.with_suffix(".git")), "repo": str(self.source.folder), "source": "corpus"}
-        run_pipeline(build_refresh(sections), values | {"revision": revision} | LADDER | more, workspace)
+        run_pipeline(build_refresh(sections), values | {"revision": revision} | THRESHOLDS | more, workspace)
         [folder] = (workspace / "outputs").iterdir()
         return Run(folder)
 
@@ -104,9 +104,9 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
 def make(place: Path, places: Mapping[str, str] | None = None) -> Iterator[Repositories]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STILLHOUSE_WORK", str(place / "volume"))
-        source = Source(place / "source", place / "source-shelf")
+        source = Source(place / "source", place / "source-storage")
         begin = source.revision
-        work = first_release(place / "work", source, place / "shelf", places)
+        work = first_release(place / "work", source, place / "storage", places)
         yield Repositories(source, work, place / "volume", begin)
 
 

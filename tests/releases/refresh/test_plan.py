@@ -16,9 +16,9 @@ from stillhouse.releases.refresh.graph import Levels, before, runs_of
 from stillhouse.releases.refresh.plan import BUMPS, Level, Thresholds, plan
 from stillhouse.releases.refresh.run import promote_whole_run
 
-LADDER = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
+THRESHOLDS = Thresholds(fine_tune_above=0.1, pretrain_above=0.5)
 PRETRAINED = ("corpus", "retriever", "index", "run", "encoder")
-LADDERS = {
+LEVELS_OF = {
     "the papers' run": Levels.of(SIMLM_STEPS),
     "a champion without a re-ranker": Levels(SIMLM_STEPS, PRETRAINED),
     **{
@@ -52,12 +52,12 @@ def changed(added: int = 0, texts: tuple[int, int] = (0, 0), labels: bool = Fals
     ],
 )
 def test_level(found: Difference, level: Level, reason: str) -> None:
-    planned = plan(found, LADDER)
+    planned = plan(found, THRESHOLDS)
     assert planned.level == level and reason in planned.reason
 
 
 def test_a_recipe_without_pre_training_ends_on_the_level_below() -> None:
-    planned = plan(changed(added=100, texts=(100, 100)), LADDER, pretrains=False)
+    planned = plan(changed(added=100, texts=(100, 100)), THRESHOLDS, pretrains=False)
     assert planned.level == Level.FINE_TUNE and "above fine_tune_above" in planned.reason
 
 
@@ -67,10 +67,10 @@ def test_a_release_of_a_whole_run_needs_what_it_made(tmp_path: Path) -> None:
         promote_whole_run(tmp_path)
 
 
-@pytest.mark.parametrize("name", LADDERS)
+@pytest.mark.parametrize("name", LEVELS_OF)
 @pytest.mark.parametrize("level", BUMPS)
 def test_every_input_of_a_level_is_made_before_it_or_released(level: Level, name: str) -> None:
-    levels = LADDERS[name]
+    levels = LEVELS_OF[name]
     if level == Level.PRETRAIN and "encoder" not in levels.released:
         pytest.skip("a recipe without pre-training ends on the level below")
     known = {f"champion/{name}" for name in levels.released}
@@ -90,7 +90,7 @@ def test_every_input_of_a_level_is_made_before_it_or_released(level: Level, name
 
 
 def test_a_trained_challenger_competes_with_the_champion() -> None:
-    [choice] = [step for step in LADDERS["labelled"].steps_of(Level.FINE_TUNE) if step.name == "challenger_best"]
+    [choice] = [step for step in LEVELS_OF["labelled"].steps_of(Level.FINE_TUNE) if step.name == "challenger_best"]
     assert named(choice.inputs, "candidates") == {
         "champion": "champion/retriever",
         "challenger": "challenger/retriever",
@@ -99,7 +99,7 @@ def test_a_trained_challenger_competes_with_the_champion() -> None:
 
 
 def test_only_the_top_level_pretrains_and_only_training_compares_two_runs() -> None:
-    steps = {level: [step.kind for step in LADDERS["the papers' run"].steps_of(level)] for level in Level}
+    steps = {level: [step.kind for step in LEVELS_OF["the papers' run"].steps_of(level)] for level in Level}
     assert steps[Level.NOTHING] == [] and steps[Level.INDEX] == ["bm25", "index", "select-best", "retrieve"]
     assert "train-retriever" in steps[Level.FINE_TUNE] and "pretrain" not in steps[Level.FINE_TUNE]
     assert "pretrain" in steps[Level.PRETRAIN]

@@ -20,21 +20,21 @@ from stillhouse.releases.tags import read_history
 
 pytestmark = pytest.mark.long
 
-LADDER = Thresholds(fine_tune_above=0.2, pretrain_above=0.7)
+THRESHOLDS = Thresholds(fine_tune_above=0.2, pretrain_above=0.7)
 LENIENT = {"most_loss": 1.0, "alpha": 0.0}
 """The result of two training steps is chance; other tests cover what is refused."""
 
 
-def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    source = Source(tmp_path / "source", tmp_path / "source-shelf")
-    work = first_release(tmp_path / "work", source, tmp_path / "shelf")
+def test_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    source = Source(tmp_path / "source", tmp_path / "source-storage")
+    work = first_release(tmp_path / "work", source, tmp_path / "storage")
     releases = str(tmp_path / "work.git")
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
 
     def again(revision: str = "", **more: object) -> Refreshed:
         capsys.readouterr()
         changes = {"revision": revision} if revision else {}
-        request = Request(releases, tmp_path / "refreshed", source=changes, thresholds=LADDER, **more)
+        request = Request(releases, tmp_path / "refreshed", source=changes, thresholds=THRESHOLDS, **more)
         return refresh(request, print)
 
     def champion() -> str:
@@ -115,8 +115,8 @@ def test_ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_the_recipe_for_labelled_corpora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BM25 and the released retriever teach, dev queries choose the best, and the hybrid of both is released."""
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
-    source = Source(tmp_path / "source", tmp_path / "source-shelf")
-    work = first_release(tmp_path / "work", source, tmp_path / "shelf", **LABELLED)
+    source = Source(tmp_path / "source", tmp_path / "source-storage")
+    work = first_release(tmp_path / "work", source, tmp_path / "storage", **LABELLED)
     assert set(read_record(work, "v1.0.0")["artifacts"]) == {"corpus", "retriever", "index", "hybrid", "run"}
     more = source.rewrite(5, "which surprised many")
     request = Request(str(tmp_path / "work.git"), tmp_path / "refreshed", source={"revision": more}, rules=LENIENT)

@@ -176,7 +176,7 @@ def test_warmup_steps_and_last_step_keep_the_whole_schedule(tmp_path: Path) -> N
         rows[name] = train(model, loss, lambda: 0.0, STEPS, config, Context(tmp_path / name, "cpu", quiet=True))
         weights[name] = kept
     assert weights["steps"] == weights["fraction"] and len(weights["early"]) == 5
-    assert weights["early"] == weights["steps"][:5] and rows["early"][-1].spec == 5
+    assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
 
 
 def rows_of(*values: float) -> list[CurveRow]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.config import build
 from stillhouse.core.context import QUIET, WORK_ROOT
@@ -90,7 +90,7 @@ def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: 
         passages = _sample(root / "whole" / "corpus", root / "source")
         _step("ingest", root, source=str(root / "source"), titles=ingest.titles, queries="source")
         _step("bm25", root, {"corpus": root / "corpus"})
-        tried: dict[str, tuple[Start, Costs]] = {}
+        tried: dict[str, tuple[Start, tuple[float, int]]] = {}
         for start in sorted(starts, key=_bytes):
             if why := _too_large(start, look, passages, until):
                 show(f"skipped {start.name}: it {why}")
@@ -107,11 +107,11 @@ def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: 
         facts = _step("select-best", root / "best", inputs, fusion="bm25").facts
     if facts["chosen_by"] == NOTHING:
         return _recommended(starts, model, look)
-    for name, (start, costs) in tried.items():
+    for name, (start, (milliseconds, size)) in tried.items():
         alone, both = (facts["dev_rr10"][contender_name(name, with_bm25)] for with_bm25 in (False, True))
         show(
-            f"{start.name}: RR@10 {alone:.3f} alone, {both:.3f} with BM25; {costs.milliseconds:.0f} ms a query, "
-            f"{costs.index_bytes / 1000 / passages:.2f} MB of index for 1,000 passages"
+            f"{start.name}: RR@10 {alone:.3f} alone, {both:.3f} with BM25; {milliseconds:.0f} ms a query, "
+            f"{size / 1000 / passages:.2f} MB of index for 1,000 passages"
         )
     best, (start, _) = facts["winner"], tried[facts["retriever"]]
     also = "" if best == facts["retriever"] else " with BM25"
@@ -122,15 +122,9 @@ def chosen(starts: Sequence[Start], model: str, look: FirstLook | None, ingest: 
     return start
 
 
-class Costs(NamedTuple):
-    """What a base model costs: the median time of a question, one after the other, and the size of the index."""
-
-    milliseconds: float
-    index_bytes: int
-
-
-def _costs(start: Start, look: FirstLook, root: Path, own: Path) -> Costs:
-    """Fetch a model into `own`, index the sample in `root`, and time some questions."""
+def _costs(start: Start, look: FirstLook, root: Path, own: Path) -> tuple[float, int]:
+    """Fetch a model into `own` and index the sample in `root`; the median milliseconds of a question, and the bytes of
+    the index."""
     from stillhouse.corpus.store import Corpus
     from stillhouse.search.searcher import Searcher
 
@@ -143,7 +137,7 @@ def _costs(start: Start, look: FirstLook, root: Path, own: Path) -> Costs:
         started = time.perf_counter()
         searcher.search(question, 10)
         took.append(time.perf_counter() - started)
-    return Costs(1000 * median(took[1:] or [0.0]), size)
+    return 1000 * median(took[1:] or [0.0]), size
 
 
 def _too_large(start: Start, look: FirstLook, passages: int, until: float) -> str:

@@ -238,7 +238,10 @@ class HybridSearch:
 
 
 FEWEST_TO_FIT = 30
-"""With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (few_dev_questions.md)."""
+"""With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (docs/findings.md)."""
+UNREAD = 0.4
+"""A retriever whose RR@10 on made queries is below this share of BM25's does not read the language
+(docs/findings.md)."""
 
 
 @dataclass(frozen=True)
@@ -264,15 +267,17 @@ def measure_rankings(
 ) -> MeasuredRankings:
     """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
 
-    `auto` fits weights on labelled queries alone, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its
-    words, so weights fitted on them trust BM25 too much; `auto` uses `spread` for these.
+    `auto` fits weights on labelled queries, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its words, so
+    weights fitted on them trust BM25 too much; `auto` uses `spread` for these, unless the retriever finds so little
+    that it cannot read them (`UNREAD`).
     """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
+    ranks = {"bm25": judged.reciprocal_ranks(found.lexical_QK), "dense": judged.reciprocal_ranks(found.dense_QK)}
+    unread = ranks["dense"].sum() < UNREAD * ranks["bm25"].sum()
+    enough = len(judged) >= FEWEST_TO_FIT if judged.labelled else unread
     fusion = None
-    if method == "weights" or (method == "auto" and judged.labelled and len(judged) >= FEWEST_TO_FIT):
+    if method == "weights" or (method == "auto" and enough):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
     fusion = fusion or unfitted(method, depth, hybrid.index, hybrid.late is not None)
     _, hybrid_QK = order_by_score(fused_scores(fusion, found.rows_QK, found.scores_QKF), found.rows_QK)
-    ranked = {"bm25": found.lexical_QK, "dense": found.dense_QK, "hybrid": hybrid_QK}
-    ranks = {name: judged.reciprocal_ranks(rows_QK) for name, rows_QK in ranked.items()}
-    return MeasuredRankings(fusion, ranks, found.rows_QK)
+    return MeasuredRankings(fusion, ranks | {"hybrid": judged.reciprocal_ranks(hybrid_QK)}, found.rows_QK)

@@ -23,8 +23,8 @@ from stillhouse.kubeflow.pods.several_processes import step_words
 from stillhouse.pipeline.graph import GraphStep
 from stillhouse.search.embeddings import VECTORS
 
-ROOM = 1 << 14
-"""Pages that are enough for every step."""
+ROOM = 1 << 19
+"""Pages that are enough for every step, also with the models of `make test-kill`."""
 OLD = b'{"config": {}, "facts": {}, "files": {}, "inputs": {}, "step": "an old one"}'
 SAID = "stillhouse: the disk is full"
 NOT_SAID = ("Traceback", "Exception ignored", "close error")

@@ -78,4 +78,5 @@ STEP = Step(
     ),
     outputs=(Port("hybrid", "the weights and the BM25 index"),),
     run=run,
+    version=2,
 )

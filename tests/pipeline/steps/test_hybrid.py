@@ -25,6 +25,7 @@ from stillhouse.evaluation.runs import read_run
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.pipeline.steps.select_best import NOTHING
 from stillhouse.search.bm25 import BM25
+from stillhouse.search.hybrid import HybridIndex, measure_rankings
 from stillhouse.search.searcher import Searcher
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.search.winner import log_likelihoods
@@ -151,17 +152,36 @@ def test_without_dev_queries_a_fixed_combination_serves(
     assert weights["bm25"] == pytest.approx(1.5 * 0.3 * np.mean(spreads), rel=1e-3)
 
 
-def test_questions_made_from_the_corpus_do_not_decide_on_late_interaction(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
+@pytest.fixture
+def made_questions(small_corpus: Path, tmp_path: Path) -> Path:
+    """The small corpus, as if its questions were made from its passages."""
     labelled = Corpus.open(small_corpus)
     tables = {name: getattr(labelled, name).to_dict("list") for name in ("passages", "queries", "qrels")}
     tables["queries"] |= {"origin": ["ict"] * 24}
     with whole_folder(tmp_path / "made") as staging:
         write_tables(staging, tables)
         write_manifest(staging, "ingest", {}, {}, read_manifest(small_corpus).facts)
+    return tmp_path / "made"
+
+
+def test_made_questions_fit_weights_only_if_the_retriever_finds_next_to_nothing(
+    made_questions: Path, bm25: Path, dense: dict[str, Path]
+) -> None:
+    corpus, index = Corpus.open(made_questions), VectorIndex(dense["index"])
+    judged, hybrid = JudgedQueries(corpus), HybridIndex(BM25.load(bm25), index)
+    right = index.vectors(np.arange(12, 18, dtype=np.int32))
+    weights = {
+        name: measure_rankings(hybrid, judged, of, 24).fusion for name, of in (("reads", right), ("not", -right))
+    }
+    assert weights["reads"].dense == 1.0
+    assert weights["not"].dense < 0.01 * weights["not"].bm25
+
+
+def test_questions_made_from_the_corpus_do_not_decide_on_late_interaction(
+    run_step: Run, small_corpus: Path, made_questions: Path, retriever: Path
+) -> None:
     winners = {}
-    for corpus in (small_corpus, tmp_path / "made"):
+    for corpus in (small_corpus, made_questions):
         dense = {"corpus": corpus, "retriever": retriever}
         index = run_step("index", dense, f"{corpus.name} index", precision="fp32")["index"]
         lexical = run_step("bm25", {"corpus": corpus}, f"{corpus.name} bm25", negatives_depth=5)["bm25"]

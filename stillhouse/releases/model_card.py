@@ -65,6 +65,8 @@ def render_card(folder: Path, best: Manifest, name: str) -> str:
     """
     from huggingface_hub import EvalResult, ModelCardData
 
+    from stillhouse.search.winner import partners_of
+
     root, where = folder / ARTIFACTS, str(folder / PARAMS)
     recipe = load_recipe(folder / PARAMS)
     whole = {step.name: step for step in graph_of(recipe, where)}
@@ -75,8 +77,7 @@ def render_card(folder: Path, best: Manifest, name: str) -> str:
 
     steps = list(_steps(whole, best.facts["retriever"]))
     systems = {"this model": f"{best.facts['retriever']}_run/run"}
-    _, *partners = best.facts["winner"].split(" + ")
-    if partners:
+    if partners := partners_of(best.facts["winner"]):
         systems[f"this model with {' and '.join(partners)}"] = CHOSEN["run"]
     systems |= {"the base model": "zero_shot_run/run"} if len(steps) > 1 else {}
     systems["BM25"] = "bm25/run"

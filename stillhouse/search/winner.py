@@ -50,6 +50,11 @@ def contender_name(retriever: str, with_bm25: bool, late: bool = False) -> str:
     return retriever + " + BM25" * with_bm25 + " + late interaction" * late
 
 
+def partners_of(name: str) -> list[str]:
+    """What ranks with the retriever in a contender's name: nothing, "BM25", or also "late interaction"."""
+    return name.split(" + ")[1:]
+
+
 def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
     """Start with the first contender and replace it with every later one that beats the current winner.
 
@@ -88,7 +93,7 @@ def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     if not {"winner", "queries"} <= facts.keys():
         return None
-    _, *partners = facts["winner"].split(" + ")
+    partners = partners_of(facts["winner"])
     return {
         "retriever": facts["retriever"],
         "partners": partners,

@@ -19,7 +19,7 @@ class Config(InferenceConfig):
         "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
         "queries most likely; spread = such a sum without labels, with a weight from the spread of the index's inner "
         "products; convex = a fixed weighting of scores scaled to 0 to 1 per query; "
-        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries",
+        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries and the retriever reads them",
         choices=("auto", "weights", "spread", "convex"),
     )
     depth: int = setting(100, "candidates from each of BM25 and the retriever", minimum=1)

@@ -39,11 +39,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         path = outputs["run"] / f"{split}.trec"
         write_run(path, list(queries["query_id"]), corpus.passage_ids, rows_QK, scores_QK, config.system)
         searched += len(queries)
-    facts: dict[str, object] = {}
-    summary = f"{searched} queries, the best {depth} passages each"
-    if hybrid:
-        summary += f"; {hybrid.fusion}"
-        facts["fusion"] = str(hybrid.fusion)
+    facts: dict[str, object] = {"fusion": str(hybrid.fusion)} if hybrid else {}
+    summary = "; ".join([f"{searched} queries, the best {depth} passages each", *map(str, facts.values())])
     if "hybrid" in inputs and (choice := choice_facts(read_manifest(inputs["hybrid"], verify=False).facts)):
         facts["choice"] = choice
     return Report(summary, facts=facts)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.run_steps import step
+from benchmarks.sized_releases import unit
 from benchmarks.word_passages import counts, write_jsonl
 
 QUERIES, DEPTH, CHECKED = 1000, 100, 20
@@ -143,11 +144,6 @@ def centres(width: int) -> np.ndarray:
     return unit(np.random.default_rng(0).standard_normal((CENTRES, width), dtype=np.float32))
 
 
-def unit(vectors_ND: np.ndarray) -> np.ndarray:
-    result: np.ndarray = (vectors_ND / np.linalg.norm(vectors_ND, axis=1, keepdims=True)).astype(np.float32)
-    return result
-
-
 def build_index(place: Place, kind: str) -> Found:
     """What `index` does with the vectors of all shards."""
     from stillhouse.corpus.store import Corpus
@@ -158,13 +154,10 @@ def build_index(place: Place, kind: str) -> Found:
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
     vectors = CutVectors(stored(place), place.width, True)
-    write_index(into, index_config(IndexConfig, kind, place.passages), vectors, corpus.passage_ids, place.width)
+    # By default there are more clusters, whose fitting would be most of the time. At this size, codes are all.
+    few = {"ivf_nlist": max(1, min(2048, place.passages // 39)), "rescore_multiplier": 0} if kind == "ivfpq" else {}
+    write_index(into, IndexConfig(kind=kind, **few), vectors, corpus.passage_ids, place.width)
     return kept(into)
-
-
-def index_config(config: Callable[..., Any], kind: str, passages: int) -> Any:
-    """With fewer clusters than by default, whose fitting would be most of the time."""
-    return config(kind=kind, ivf_nlist=max(1, min(2048, passages // 39)) if kind == "ivfpq" else None)
 
 
 def stored(place: Place) -> Any:

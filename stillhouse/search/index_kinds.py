@@ -83,9 +83,12 @@ def ivfpq(config: IndexConfig, passages: int, width: int) -> Any:
             f"pq_m {size} does not divide the width {width}; choose one of {', '.join(map(str, divisors))}"
         )
     clusters = lists(config, passages)
-    index = faiss.IndexIVFPQ(faiss.IndexFlatIP(width), width, clusters, size, 8, faiss.METRIC_INNER_PRODUCT)
-    index.nprobe = min(config.ivf_nprobe, clusters)
-    return index
+    centres = faiss.IndexFlatIP(width)
+    codes: Any = faiss.IndexIVFPQ(centres, width, clusters, size, 8, faiss.METRIC_INNER_PRODUCT)
+    codes.nprobe = min(config.ivf_nprobe, clusters)
+    codes.own_fields = True
+    centres.this.disown()  # type: ignore[attr-defined]
+    return rescored(codes, config, width) if config.rescore_multiplier else codes
 
 
 def lists(config: IndexConfig, passages: int) -> int:
@@ -110,19 +113,21 @@ def ivfsq8(config: IndexConfig, passages: int, width: int) -> Any:
 
 
 def binary_rescored(config: IndexConfig, passages: int, width: int) -> Any:
-    """The signs of the dimensions, compared by Hamming distance, and int8 vectors to rescore the best passages.
-
-    The query is binary in the first comparison and fp32 in the second.
-    """
-    inner_product = faiss.METRIC_INNER_PRODUCT
+    """The signs of the dimensions, compared by Hamming distance. The query is binary in this comparison alone."""
     signs = faiss.IndexLSH(width, width, False, False)  # no rotation, and 0 as the only threshold
-    signs.metric_type = inner_product  # for the whole index; the signs always use the Hamming distance
-    eight_bits = faiss.IndexScalarQuantizer(width, faiss.ScalarQuantizer.QT_8bit, inner_product)
-    index = faiss.IndexRefine(signs, eight_bits)
+    signs.metric_type = faiss.METRIC_INNER_PRODUCT  # for the whole index; the signs always use the Hamming distance
+    return rescored(signs, config, width)
+
+
+def rescored(coarse: Any, config: IndexConfig, width: int) -> Any:
+    """An index that finds candidates in `coarse` and ranks the best of them again by int8 vectors.
+
+    A filtered search compares these alone."""
+    eight_bits = sq8(config, 0, width)
+    index = faiss.IndexRefine(coarse, eight_bits)
     index.k_factor = config.rescore_multiplier
     index.own_fields = index.own_refine_index = True
-    parts: list[Any] = [signs, eight_bits]
-    for part in parts:
+    for part in (coarse, eight_bits):
         part.this.disown()
     return index
 

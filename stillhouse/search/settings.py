@@ -27,7 +27,8 @@ class IndexConfig:
         "flat",
         "flat = exact search; hnsw = a graph, fast and large; ivfpq = clusters of vectors in few bytes; ivfsq8 = "
         "clusters of vectors at one byte per dimension; sq8 = one byte per dimension, all compared; binary_rescored = "
-        "one bit per dimension, all compared; the best are rescored at one byte per dimension",
+        "one bit per dimension, all compared; with ivfpq and binary_rescored, the best are rescored at one byte per "
+        "dimension",
         choices=("flat", "hnsw", "ivfpq", "ivfsq8", "sq8", "binary_rescored"),
     )
     truncate_dim: int | None = setting(
@@ -47,19 +48,25 @@ class IndexConfig:
     ivf_nprobe: int = setting(32, "ivfpq and ivfsq8 only: clusters that a query searches", minimum=1)
     pq_m: int | None = setting(
         None,
-        "ivfpq only: bytes per vector, a divisor of its width; null = one per four dimensions",
+        "ivfpq only: bytes of a vector in its cluster, a divisor of its width; null = one per four dimensions",
         minimum=1,
     )
-
-    rescore_multiplier: int = setting(32, "binary_rescored only: passages rescored for each one requested", minimum=1)
+    rescore_multiplier: int = setting(
+        32,
+        "ivfpq and binary_rescored only: passages rescored for each one requested; 0 = ivfpq without these bytes, in a "
+        "fifth of the size with a lower recall, also behind filters",
+        minimum=0,
+    )
 
     def __post_init__(self) -> None:
         own_kinds = {
             "hnsw": ("hnsw",),
             "ivf": ("ivfpq", "ivfsq8"),
             "pq": ("ivfpq",),
-            "rescore": ("binary_rescored",),
+            "rescore": ("ivfpq", "binary_rescored"),
         }
+        if self.kind == "binary_rescored" and not self.rescore_multiplier:
+            raise InputError("rescore_multiplier must be at least 1 for kind binary_rescored, which ranks by it")
         for field in fields(IndexConfig):
             kinds = own_kinds.get(field.name.split("_")[0], (self.kind,))
             if self.kind not in kinds and getattr(self, field.name) != field.default:

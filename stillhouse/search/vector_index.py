@@ -32,6 +32,8 @@ DEPTHS = (10, 100)
 GPU, GPU_DEPTH = "cuda", 2048
 """The device of `gpu_search`, and the greatest depth of faiss on a GPU."""
 PAIRS_AT_ONCE = 65_536
+RESCORED_AT_ONCE = 1 << 22
+"""Candidates of all queries that faiss holds at once, with 12 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,11 @@ class VectorIndex:
             )
         return index
 
+    @property
+    def _rescored(self) -> bool:
+        """Whether the index also has int8 vectors that rank the best passages again."""
+        return isinstance(self._index, faiss.IndexRefine)
+
     @cached_property
     def _on_gpu(self) -> Any:
         return faiss.index_cpu_to_all_gpus(self._index)
@@ -183,22 +190,24 @@ class VectorIndex:
                 return exact_search(queries_QD, self.blocks(), depth)
             device = torch.device(GPU)
             return gpu_search(queries_QD, blocks_of(self._vectors_on_gpu, device), depth, device)
-        options = {}
+        options, at_once = {}, len(queries_QD)
         if self.kind == "hnsw":
             options["params"] = faiss.SearchParametersHNSW(efSearch=max(depth, self._index.hnsw.efSearch))  # type: ignore[attr-defined]
-        if self.kind == "binary_rescored":  # faiss cannot rescore more than all passages
+        if self._rescored:  # faiss cannot rescore more than all passages
             factor = min(self._index.k_factor, len(self) / depth)
             options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[call-arg]
-        scores_QK, rows_QK = (self._on_gpu if gpu else self._index).search(queries_QD, depth, **options)
-        scores_QK, rows_QK = order_by_score(scores_QK, rows_QK)
+            at_once = max(1, int(RESCORED_AT_ONCE / (depth * factor)))
+        search = (self._on_gpu if gpu else self._index).search
+        found = [search(queries_QD[part], depth, **options) for part in chunks(len(queries_QD), at_once)]
+        scores_QK, rows_QK = order_by_score(*map(np.concatenate, zip(*found)))
         return rows_QK, scores_QK
 
     def exhaustive(self, selector: Any) -> tuple[Any, Any]:
         """The faiss index of all vectors as an approximate index stores them, and options for comparing each selected
         one with a query."""
-        if self.kind in CLUSTERED:
+        if self.kind in CLUSTERED and not self._rescored:
             return self._index, faiss.SearchParametersIVF(sel=selector, nprobe=self._index.nlist)  # type: ignore[call-arg]
-        part = {"hnsw": "storage", "binary_rescored": "refine_index"}.get(self.kind)
+        part = "refine_index" if self._rescored else "storage" if self.kind == "hnsw" else ""
         index = faiss.downcast_index(getattr(self._index, part)) if part else self._index
         return index, faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]
 
@@ -208,7 +217,7 @@ class VectorIndex:
             return np.empty((0, self.width), np.float32)
         if self.kind == "flat":
             return np.asarray(self._vectors_ND[rows_P], dtype=np.float32)
-        if self.kind in CLUSTERED:
+        if self.kind in CLUSTERED and not self._rescored:
             self._index.make_direct_map()
         return np.asarray(self._index.reconstruct_batch(np.asarray(rows_P, dtype=np.int64)), dtype=np.float32)
 

@@ -137,17 +137,19 @@ def test_a_flat_index(
     assert isinstance(index._vectors_on_gpu, torch.Tensor) == there_is_room
 
 
+@pytest.mark.parametrize("rescored", [0, 32])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flat"])
-def test_other_kinds_with_faiss(tmp_path: Path, kind: str) -> None:
+def test_other_kinds_with_faiss(tmp_path: Path, kind: str, rescored: int) -> None:
     """Those that faiss takes to a GPU give nearly the rankings of the processor; it refuses others with a reason."""
     if not hasattr(faiss, "StandardGpuResources"):
         pytest.skip("faiss-gpu is not installed")
     if not faiss.get_num_gpus():
         pytest.skip("faiss sees no GPU")
-    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind)
+    own = {"rescore_multiplier": rescored} if kind == "ivfpq" else {}
+    index = written(tmp_path / "index", stored(tmp_path / "vectors", VECTORS), kind, **own)
     refused = index.refused_by_gpu(20)
     if refused:
-        assert kind not in ("ivfpq", "ivfsq8"), refused
+        assert kind != "ivfsq8" and (kind != "ivfpq" or rescored), refused
         return
     (rows, scores), (expected, others) = index.search(QUERIES, 20, gpu=True), index.search(QUERIES, 20)
     same = [len(np.intersect1d(a, b)) / 20 for a, b in zip(rows, expected)]

@@ -73,4 +73,5 @@ STEP = Step(
     outputs=(Port("index", "the faiss index and its ids"),),
     run=run,
     parallel=True,
+    version=2,
 )

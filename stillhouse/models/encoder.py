@@ -25,6 +25,7 @@ from stillhouse.models.acceleration.batches import side_by_side, threads_of
 from stillhouse.models.acceleration.device import autocast, computed_in, on_device
 from stillhouse.models.acceleration.memory import freed_memory_kept
 from stillhouse.models.acceleration.replaced import bf16_residuals, packed_linears
+from stillhouse.models.adapter import Adapter, write_adapters
 from stillhouse.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
 from stillhouse.models.encoder_settings import (
     CONFIG,
@@ -108,6 +109,7 @@ class BiEncoder(nn.Module):
         self.towers = nn.ModuleDict(dict(towers.items()))
         self.tokenizer = tokenizer
         self.settings = settings
+        self.adapters: Sequence[Adapter] = ()
         prompts: dict[Role, str] = {"query": settings.query_prompt, "passage": settings.passage_prompt}
         self._prompt_tokens = {
             role: tower.prompt_tokens(prompt) if isinstance(tower := self.tower(role), ModuleTower) and prompt else 0
@@ -187,8 +189,9 @@ class BiEncoder(nn.Module):
         of_modules = {role: tower for role, tower in towers.items() if isinstance(tower, ModuleTower)}
         if of_modules:
             write_modules_folder(folder, of_modules, self.settings)
-            return
-        write_towers(folder, towers, self.tokenizer, self.settings)
+        else:
+            write_towers(folder, towers, self.tokenizer, self.settings)
+        write_adapters(folder, self.adapters)
 
     @doing("tokenizing")
     def texts(self, texts: Sequence[str], role: Role) -> EncoderTexts:

@@ -31,6 +31,7 @@ from stillhouse.models.acceleration.batches import side_by_side, threads_of
 from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.acceleration.grouped_attention import grouped_attention
 from stillhouse.models.acceleration.replaced import packed_linears
+from stillhouse.models.adapter import Adapter, write_adapters
 from stillhouse.models.encoder import TOKENIZING, TokenizedTexts, length_batches
 from stillhouse.models.encoder_settings import CONFIG, T5, is_decoder, json_object, object_if_there
 from stillhouse.models.model_place import ENCODER_DECODERS
@@ -68,6 +69,7 @@ class TextGenerator(PairScorer):
         self.model, self.tokenizer = model, tokenizer
         self.prompt, self.passage_tokens = prompt, passage_tokens
         self.examples: Sequence[Example] = ()
+        self.adapters: Sequence[Adapter] = ()
         self.asks = False
         """Whether an answer must have a question mark, for a model that may write anything."""
         self._encodes: bool = model.config.is_encoder_decoder
@@ -104,6 +106,7 @@ class TextGenerator(PairScorer):
         self.tokenizer.init_kwargs.pop("gguf_file", None)
         save_tokenizer(self.tokenizer, folder)
         write_json(folder / SETTINGS, {"prompt": self.prompt, "passage_tokens": self.passage_tokens})
+        write_adapters(folder, self.adapters)
 
     def prompts(self, passages: Sequence[tuple[str, str]], number: int = 1) -> list[str]:
         """The prompt about each passage, a title and a text, as the model reads it; a long text is cut."""

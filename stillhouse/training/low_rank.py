@@ -1,7 +1,8 @@
 """Low-rank adaptation (LoRA, Hu et al. 2021): instead of a matrix W, training changes B A, of a low rank.
 
 A model of billions of parameters then trains with the optimiser's states of a few millions. The change is added to the
-weights at the end, so the trained model has the files and the speed of its base model. The layers are peft's.
+weights at the end, so the trained model has the files and the speed of its base model; it is saved apart too, as an
+adapter of that. The layers are peft's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel
 
 from stillhouse.core.errors import InputError
 from stillhouse.models.acceleration.unpadded import transformers_in
+from stillhouse.models.adapter import Adapter
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.text_generator import TextGenerator
 
@@ -36,6 +38,7 @@ def low_rank(encoder: BiEncoder | TextGenerator, rank: int, frozen: str = "fp32"
             if isinstance(layer, nn.Linear) and not layer.weight.requires_grad:
                 layer.weight.data = layer.weight.data.bfloat16()
     yield
+    encoder.adapters = [Adapter.of(model) for model in adapted]
     for model in adapted:
         model.float().merge_and_unload()
     encoder.requires_grad_(True)

@@ -215,7 +215,7 @@ class RetrieverConfig(GroupTrainingConfig):
     lora_rank: int = setting(
         0,
         "train a change of this rank to each weight matrix of the Transformer (LoRA), for large models; it is merged "
-        "at the end; 16 is usual, with a learning rate of 1e-4; 0 = train all weights",
+        "at the end, and apart in adapter/; 16 is usual, with a learning rate of 1e-4; 0 = train all weights",
         minimum=0,
     )
     frozen_weights: str = setting(

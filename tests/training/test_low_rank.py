@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from families import opened, saved
+from peft import PeftModel
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from stillhouse.core.errors import InputError
@@ -51,6 +53,23 @@ def test_each_matrix_changes_by_at_most_the_rank(train: Callable[..., dict[str, 
     ranks = [int(torch.linalg.matrix_rank(change, atol=1e-5)) for change in changes.values()]
     assert len(ranks) >= 8 and max(ranks) == 3
     assert not [name for name in changes if "embed" in name]
+
+
+def test_the_change_is_saved_apart_too(
+    train: Callable[..., dict[str, torch.Tensor]], start: Path, tmp_path: Path
+) -> None:
+    """peft adds it to the base model, and gets the merged one."""
+    before, after, _ = BiEncoder.load(start).state_dict(), train("once", lora_rank=2), train("again", lora_rank=2)
+    assert any(not values.equal(after[name]) for name, values in before.items())
+    retrievers = [tmp_path / name / "retriever" for name in ("once", "again")]
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        first, second = ((folder / "adapter" / file).read_bytes() for folder in retrievers)
+        assert first == second and str(tmp_path).encode() not in first
+    base = SentenceTransformer(str(start), device="cpu", model_kwargs={"dtype": "float32"})
+    merged = PeftModel.from_pretrained(base[0].model, str(retrievers[0] / "adapter")).merge_and_unload().state_dict()
+    trained = SentenceTransformer(str(retrievers[0]), device="cpu")[0].model.state_dict()
+    for name, values in trained.items():
+        torch.testing.assert_close(merged[name], values, atol=1e-6, rtol=0)
 
 
 def test_frozen_matrices_in_bf16_are_half_as_large_and_change_by_the_rank_alone(

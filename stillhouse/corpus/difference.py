@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from stillhouse.core.artifacts import digest_bytes, digest_json
@@ -140,8 +141,19 @@ def _fields(corpus: Corpus) -> list[str]:
 def _labels(corpus: Corpus) -> str:
     """The digest of what training and evaluation read besides the passages."""
     found = []
+    tables = {"queries": corpus.queries, "qrels": _whole_passages(corpus) if "split" in corpus.facts else corpus.qrels}
     for table, columns in LABELS.items():
-        rows = getattr(corpus, table)[list(columns)].astype(str)
+        rows = tables[table][list(columns)].astype(str)
         digests = _pairs([SEPARATOR.join(row) for row in rows.itertuples(index=False)])
         found.append(digest_bytes(np.sort(digests).tobytes()))
     return digest_json(found)
+
+
+def _whole_passages(corpus: Corpus) -> pd.DataFrame:
+    """The qrels of a split corpus with each piece's passage: another number of pieces is no other label."""
+    ids = corpus.qrels["passage_id"]
+    pieces = np.array(
+        [{"begin", "end"} <= fields.keys() for fields in corpus.fields_at(corpus.rows_of(ids))], dtype=np.bool_
+    )
+    whole = ids.str.replace("#[0-9]+$", "", regex=True).where(pieces, ids)
+    return corpus.qrels.assign(passage_id=whole).drop_duplicates()

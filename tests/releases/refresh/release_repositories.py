@@ -99,9 +99,9 @@ def first_release(
     """
     make_repository(folder, storage)
     recipe = dict(yaml.safe_load(find_recipe("micro").read_text())) | changes
-    whole = graph_of({name: recipe[name] for name in (GRAPH, STAGES) if name in recipe})
+    recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)} | changes.get("ingest", {})
+    whole = graph_of({name: recipe[name] for name in (GRAPH, STAGES, "ingest") if name in recipe})
     recipe = {name: of for name, of in recipe.items() if name in (GRAPH, STAGES, *known_steps(recipe))}
-    recipe["ingest"] = {"source": "corpus", "repo": str(source.folder)}
     steps = needed(whole, [place.split("/")[0] for place in (places or released_of(whole)).values()])
     (folder / "params.yaml").write_text(yaml.safe_dump(recipe))
     recipe = load_recipe(folder / "params.yaml")

@@ -1,6 +1,7 @@
 """`stillhouse serve` beside sentence-transformers and faiss behind FastAPI, and faiss alone. Writes serving.md.
 
     python -m benchmarks serving --folder build/serving [--seconds 3] [--passages 10000 100000 1000000]
+        [--stores postgresql://HOST/DATABASE lancedb:build/store]
 
 Each service and its clients are processes of their own and share the machine's cores. Measured cases are kept in
 serving.measured.json. A later call measures the missing ones, and those from another machine or other versions.
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +48,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where releases go; kept from run to run")
     parser.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument(
+        "--stores", nargs="*", default=[], metavar="URL", help="vector stores to publish a flat release to"
+    )
     parser.add_argument("--clients", type=int, nargs="+", default=list(CLIENTS))
     parser.add_argument("--seconds", type=float, default=3.0, help="of load at each number of clients")
     parser.add_argument("--build", action="store_true", help="make the releases and measure nothing")
@@ -63,6 +67,13 @@ def main(argv: list[str] | None = None) -> int:
     here = machine("faiss-cpu", "torch", "fastapi", "uvicorn")
     found["cases"] = {name: case for name, case in found["cases"].items() if case.get("machine") == here}
     found["machine"] = here
+
+    def add(name: str, measure: Callable[..., dict[str, Any]], *given: Any) -> None:
+        if name not in found["cases"]:
+            found["cases"][name] = {"load": os.getloadavg()[0], "machine": here} | measure(*given)
+            write_kept(kept, found)
+            print(name, json.dumps(found["cases"][name]), flush=True)
+
     for passages in arguments.passages:
         for kind in arguments.kinds:
             if arguments.built and not (folder / f"{kind}-{passages}" / "index").is_dir():
@@ -70,20 +81,15 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             release_folders(folder, passages, kind)
             for system in () if arguments.build else arguments.systems:
-                name = f"{system}/{kind}/{passages}"
-                if name not in found["cases"]:
-                    seen = {"load": os.getloadavg()[0], "machine": here}
-                    found["cases"][name] = seen | measured(system, folder, passages, kind, arguments)
-                    write_kept(kept, found)
-                    print(name, json.dumps(found["cases"][name]), flush=True)
+                add(f"{system}/{kind}/{passages}", measured, system, folder, passages, kind, arguments)
+        for address in () if arguments.build else arguments.stores:
+            release_folders(folder, passages, "flat")
+            store = address.partition(":")[0]
+            add(f"{store}/its own/{passages}", in_store, address, folder / f"flat-{passages}", arguments)
     for system in () if arguments.build else arguments.systems[:2]:
-        name = f"{system}/embed"
-        if system != "faiss" and name not in found["cases"]:
+        if system != "faiss":
             release = folder / f"{arguments.kinds[0]}-{arguments.passages[0]}"
-            seen = {"load": os.getloadavg()[0], "machine": here}
-            found["cases"][name] = seen | embedding(system, release, arguments)
-            write_kept(kept, found)
-            print(name, json.dumps(found["cases"][name]), flush=True)
+            add(f"{system}/embed", embedding, system, release, arguments)
     if not arguments.build:
         found["seconds"] = arguments.seconds
         write_kept(kept, found)
@@ -100,8 +106,20 @@ def measured(system: str, folder: Path, passages: int, kind: str, arguments: arg
         words = [sys.executable, "-m", "benchmarks.serving_faiss", str(folder), str(release), str(arguments.seconds)]
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
         return about | json.loads(done.stdout.splitlines()[-1])
+    return about | under_load(system, release, arguments)
+
+
+def in_store(address: str, release: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Publishes a release to a store, and puts load on a service that searches there."""
+    place = address if "#" in address else f"{address}#{release.name.replace('-', '_')}"
+    words = [sys.executable, "-m", "benchmarks.serving_store", str(release), place]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1]) | under_load("stillhouse", release, arguments, "--store", place)
+
+
+def under_load(system: str, release: Path, arguments: argparse.Namespace, *words: str) -> dict[str, Any]:
     bodies = [{"query": text, "top": 10} for text in asked(1000)]
-    with running(system, release) as (port, found, process):
+    with running(system, release, *words) as (port, found, process):
         first = time.perf_counter()
         post(port, "/search", bodies[-1])
         found["first_answer"] = found["ready"] + time.perf_counter() - first
@@ -111,7 +129,7 @@ def measured(system: str, folder: Path, passages: int, kind: str, arguments: arg
                 port, clients, arguments.seconds, "/search", bodies, process
             )
         found["memory"] = memory_of(process.pid)
-    return about | found
+    return found
 
 
 def embedding(system: str, release: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -133,12 +151,12 @@ def embedding(system: str, release: Path, arguments: argparse.Namespace) -> dict
 
 
 @contextmanager
-def running(system: str, release: Path) -> Iterator[tuple[int, dict[str, Any], subprocess.Popen[bytes]]]:
+def running(system: str, release: Path, *more: str) -> Iterator[tuple[int, dict[str, Any], subprocess.Popen[bytes]]]:
     """A service in a process of its own: its port, the seconds until it was ready, the process."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     if system == "stillhouse":
-        words = ["-m", "stillhouse.cli", "serve", str(release), "--port", str(port), "--watch", "60"]
+        words = ["-m", "stillhouse.cli", "serve", str(release), "--port", str(port), "--watch", "60", *more]
     else:
         words = ["-m", "benchmarks.serving_peer", str(release), str(port)]
     began = time.perf_counter()

@@ -50,14 +50,17 @@ def main(argv: Sequence[str]) -> int:
         from stillhouse.serving.stores.publish import publish, roll_back, write_bulk
         from stillhouse.serving.stores.store import open_store
 
-        if bulk:
-            index = write_bulk(open_release(FolderSource(arguments.release)), arguments.to)
-            show(f"{arguments.to} has the passages of the index {index}")
-            return 0
-        store = open_store(arguments.to)
-        if arguments.rollback:
+        store = None if bulk else open_store(arguments.to)
+        if store and arguments.rollback:
             table = roll_back(store)
         else:
-            table = publish(open_release(FolderSource(arguments.release)), store, context.say, arguments.forget_changes)
+            release = open_release(FolderSource(arguments.release))
+            if release.has_bm25:
+                context.say(f"its ranking is {release.about()['ranking']}; a store ranks by the retriever alone")
+            if not store:
+                show(f"{arguments.to} has the passages of the index {write_bulk(release, arguments.to)}")
+                return 0
+            watching = context.Context(context.work_root(), context.device(), quiet=context.quiet())
+            table = publish(release, store, watching, arguments.forget_changes)
     show(f"{table} is in use in {store.address}#{store.name}")
     return 0

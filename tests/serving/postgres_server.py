@@ -7,13 +7,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from ports import free_port, wait_for
+from ports import free_port
 
 PASSWORD = "right"
 WHO = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
@@ -54,7 +55,10 @@ def postgres_server(folder: Path | None = None) -> Iterator[str]:
         words += ["-c", "max_wal_size=32MB", "-c", "min_wal_size=32MB", "-c", "shared_buffers=32MB"]
         with (own / "log").open("w") as log:
             server = subprocess.Popen(words, stdout=log, stderr=log, cwd="/", **WHO)
-        wait_for(port)
+        ready = [place / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
+        until = time.monotonic() + 60
+        while subprocess.run(ready, capture_output=True).returncode and time.monotonic() < until:
+            time.sleep(0.1)
         yield f"postgresql://owner@127.0.0.1:{port}/postgres"
     finally:
         if server:

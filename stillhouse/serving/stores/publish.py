@@ -7,13 +7,14 @@ Shape suffixes: B rows of a batch, D width.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import own_file
 from stillhouse.releases.tags import identity_of
@@ -32,7 +33,6 @@ LEAST_OVERLAP = 0.8
 """The least share of them that the store must find."""
 SAME_SCORE = 1e-3
 """Scores that differ by less may be the same, computed in another order."""
-Say = Callable[[str], None]
 SCHEME = "opensearch:"
 
 
@@ -41,7 +41,7 @@ def table_of(release: Release, name: str) -> str:
     return f"{name}_{identity_of({part: {'digest': release.digests[part]} for part in PARTS})[:NAME_LENGTH]}"
 
 
-def publish(release: Release, store: Store, say: Say, forget_changes: bool = False) -> str:
+def publish(release: Release, store: Store, context: Context, forget_changes: bool = False) -> str:
     """Publishes a release and returns its table.
 
     What was added to the store or deleted from it since is applied to the new table too, or forgotten. Raises
@@ -49,7 +49,7 @@ def publish(release: Release, store: Store, say: Say, forget_changes: bool = Fal
     """
     table = table_of(release, store.name)
     with store.locked(table):
-        record = store.notes(RELEASE).get(table) or _write(release, store, table, say)
+        record = store.notes(RELEASE).get(table) or _write(release, store, table, context)
         live = store.live()
         if live != table:
             record |= {"previous": live}
@@ -75,26 +75,25 @@ def roll_back(store: Store) -> str:
     return before
 
 
-def _write(release: Release, store: Store, table: str, say: Say) -> dict[str, Any]:
+def _write(release: Release, store: Store, table: str, context: Context) -> dict[str, Any]:
     """Writes and checks what a table lacks; returns its record."""
     store.create(table, release.index.width)
     present = store.count(table)
     there = present // BATCH * BATCH
-    if there:
-        say(f"{there:,} passages are there from an interrupted publish")
-    digest = 0
-    for start, rows, vectors_BD in batches(release):
-        digest += digest_of(rows, vectors_BD)
-        if start >= there:
-            store.put(table, rows, vectors_BD, fresh=start >= present)
-            say(f"{start + len(rows):,} of {len(release.passages):,} passages")
-    say("building the store's index")
+    digest = count = held = 0
+    with context.bar("writing", len(release.passages), "passage", there) as bar:
+        for start, rows, vectors_BD in batches(release):
+            digest += digest_of(rows, vectors_BD)
+            if start >= there:
+                store.put(table, rows, vectors_BD, fresh=start >= present)
+                bar.update(len(rows))
+    context.log("building the store's index")
     store.finish(table)
-    say("checking the store's content")
-    count = held = 0
-    for rows, vectors_BD in store.scan(table):
-        count += len(rows)
-        held += digest_of(rows, vectors_BD)
+    with context.bar("checking", len(release.passages), "passage") as bar:
+        for rows, vectors_BD in store.scan(table):
+            count += len(rows)
+            held += digest_of(rows, vectors_BD)
+            bar.update(len(rows))
     try:
         refuse_other(store.address, len(release.passages), digest, count, held)
     except InputError:
@@ -148,8 +147,8 @@ def _check_canaries(release: Release, store: Store, table: str) -> None:
     if np.mean(shares) < LEAST_OVERLAP:
         raise InputError(
             f"{store.address} finds {np.mean(shares):.0%} of the first {DEPTH} passages that the release's own index "
-            f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; raise the candidates of "
-            "the store's index, and run the command again"
+            f"finds for {len(texts)} queries, and at least {LEAST_OVERLAP:.0%} is required; build a more exact index "
+            f"of its table {table}, and run the command again"
         )
 
 

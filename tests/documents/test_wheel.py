@@ -43,7 +43,8 @@ def bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "source").mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, root / "source")
-    shutil.copytree(ROOT / "stillhouse", root / "source/stillhouse", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("stillhouse", "examples"):
+        shutil.copytree(ROOT / name, root / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", root / "source", "--outdir", root)
     [wheel] = root.glob("*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", root / "venv")
@@ -93,6 +94,12 @@ def test_the_first_commands_of_readme_need_the_wheel_alone(bin: Path, tmp_path: 
         finally:
             service.terminate()
     assert [hit["passage_id"] for hit in served["hits"]] == [hit["passage_id"] for hit in hits]
+
+
+def test_the_examples_are_installed(bin: Path) -> None:
+    installed = bin.parent / "share" / "stillhouse" / "examples"
+    for example in (ROOT / "examples").glob("*.*"):
+        assert (installed / example.name).read_bytes() == example.read_bytes()
 
 
 def test_every_place_names_the_same_version(bin: Path) -> None:

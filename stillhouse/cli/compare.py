@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
-from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.monitoring.activity import watched
 from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans
@@ -24,7 +25,7 @@ from stillhouse.experiments.comparison.sweeps import (
 )
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.in_process import refuse_foreign_outputs
-from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, source_text
+from stillhouse.pipeline.parser import Parser, flag, named_values, output_file, output_folder, source_text
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, environment
@@ -117,21 +118,20 @@ def run_here(
     from stillhouse.experiments.comparison.files import OVERVIEW, overview_markdown
     from stillhouse.experiments.comparison.page import PAGE
 
-    log = (lambda line: None) if arguments.quiet else write_line
     for name, plan in planned.items():
         refuse_foreign_results(plan, folder, folder / name)
     refuse_foreign_files(folder, [OVERVIEW] if sweep.conditions else [])
     found: list[Failure] = []
     tables: dict[str, Table] = {}
     with environment(arguments, folder):
-        runner = Runner(folder, log)
+        runner = Runner(folder, say)
         for name, plan in planned.items():
             if name:
-                log(f"condition {name}")
+                say(f"condition {name}")
             failures = runner.run(plan)
             found += failures.values()
             if len(failures) == len(plan.jobs) and len(planned) > 1:
-                log(f"condition {name}: no run finished; the lines above say why")
+                say(f"condition {name}: no run finished; the lines above say why")
                 continue
             from stillhouse.experiments.comparison.results import write_comparison
 
@@ -181,13 +181,7 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
         sweep = find_sweep(arguments.sweep)
     if arguments.under:
         sweep = under(sweep, split_list(arguments.under, "--under"))
-    given = {}
-    for text in arguments.given:
-        word, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--with {text}: write word=value")
-        given[word] = value
-    sweep = filled(sweep, given)
+    sweep = filled(sweep, named_values(arguments.given, "--with"))
     if arguments.seeds:
         sweep = dataclasses.replace(sweep, seeds=seeds_of(arguments.seeds))
     if arguments.retriever:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.errors import REFUSED_CODE, InputError
 from stillhouse.core.own_files import own_file
 from stillhouse.core.terminal import show, warn
-from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder, run_action
+from stillhouse.pipeline.parser import Parser, flag, named_values, output_file, output_folder, run_action
 from stillhouse.pipeline.recipe_settings import add_set_flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
 
@@ -176,7 +176,7 @@ def submit_action(argv: Sequence[str]) -> int:
 
     request = _request(arguments)
     table = _placements(arguments)
-    given = _given(arguments.parameter)
+    given = named_values(arguments.parameter, "--parameter")
     pod = {"image": arguments.image or given.pop("image", image())}
     pod |= {name: given.pop(name) for name in table.parameters if name in given}
     check_pod_parameters(pod)
@@ -234,7 +234,7 @@ def run_local_action(argv: Sequence[str]) -> int:
     from stillhouse.kubeflow.pipelines.local import PipelineFailed, run_local
 
     request = _request(arguments)
-    values = _values(request, _given(arguments.parameter))
+    values = _values(request, named_values(arguments.parameter, "--parameter"))
     try:
         with environment(arguments):
             result = run_local(request, values, arguments.folder)
@@ -245,17 +245,6 @@ def run_local_action(argv: Sequence[str]) -> int:
     if request.kept():
         show(f"`stillhouse search` and `serve` answer with its winner in {arguments.folder}")
     return request.exit_code(result)
-
-
-def _given(words: Sequence[str]) -> dict[str, str]:
-    """The parameters given by `--parameter name=value`."""
-    given: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name or name in given:
-            raise InputError(f"--parameter {word}: write NAME=VALUE, each name once")
-        given[name] = value
-    return given
 
 
 def _values(request: Request, given: Mapping[str, str]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.config import build
-from stillhouse.core.context import quiet
+from stillhouse.core.context import quiet, say
 from stillhouse.core.errors import REFUSED_CODE
-from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.monitoring.activity import watched
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
@@ -88,10 +88,9 @@ def main(argv: Sequence[str]) -> int:
         plan_only=arguments.plan_only,
         again=arguments.again,
     )
-    log = (lambda line: None) if arguments.quiet else write_line
     work = arguments.folder.with_name(f"{arguments.folder.name}.work")
-    with environment(arguments, work), watched("refresh", quiet()), watch_task("refresh", log) as task:
-        done = refresh(request, log)
+    with environment(arguments, work), watched("refresh", quiet()), watch_task("refresh", say) as task:
+        done = refresh(request, say)
         if done.outcome:
             task.report = Report(done.sentence, facts={"released": done.outcome.in_use})
     show(done.sentence)

@@ -3,8 +3,9 @@
 
 from collections.abc import Sequence
 
+from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
-from stillhouse.core.monitoring.activity import watched, write_line
+from stillhouse.core.monitoring.activity import watched
 from stillhouse.core.own_files import own_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.zero_shot.arguments import zero_shot_arguments
@@ -19,9 +20,8 @@ def main(argv: Sequence[str]) -> int:
     refuse_foreign_results(plan, arguments.folder)
     if arguments.work is None:
         arguments.work = arguments.folder / ".stillhouse" / "work"
-    log = (lambda line: None) if arguments.quiet else write_line
     with environment(arguments):
-        failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, log)
+        failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, say)
         with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
             page = write_results(plan, arguments, baseline, failures, staging)
     for name, failure in failures.items():

@@ -275,6 +275,20 @@ def copy_content(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
 
 
+def model_manifest(folder: Path, *, verify: bool = True) -> Manifest:
+    """The manifest of a model folder. One from outside Stillhouse gets a manifest of its files' digests."""
+    foreign = folder.is_dir() and not (folder / MANIFEST).is_file()
+    return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
+
+
+def digest_in(folder: Path, *, verify: bool = True) -> str:
+    """The digest in a folder's manifest; "" if the manifest is missing or damaged."""
+    try:
+        return read_manifest(folder, verify=verify).digest
+    except InputError:
+        return ""
+
+
 def foreign_manifest(folder: Path) -> Manifest:
     """The manifest of a model folder or a file that no step wrote: the digests of its files and nothing else."""
     if folder.is_file():

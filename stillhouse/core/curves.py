@@ -87,18 +87,18 @@ def metrics_of(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> dict[str, fl
 def write_curves(folder: Path, rows: list[CurveRow]) -> None:
     """Writes `curves.csv`, in the form that `dvc plots` and the report read, and `signals.csv` if there are signals."""
     losses = ([row.step, f"{row.train_loss:.6f}", f"{row.heldout_loss:.6f}"] for row in rows)
-    _write(folder / "curves.csv", ["step", "train_loss", "heldout_loss"], losses)
+    write_csv(folder / "curves.csv", ["step", "train_loss", "heldout_loss"], losses)
     signals = [[row.step, name, f"{value:.6f}"] for row in rows for name, value in row.signals.items()]
     if signals:
-        _write(folder / "signals.csv", ["step", "signal", "value"], signals)
+        write_csv(folder / "signals.csv", ["step", "signal", "value"], signals)
 
 
 def write_coverage(folder: Path, coverage: Mapping[int, float]) -> None:
     """Writes `coverage.csv`: the share of a passage's tokens among the top k of its vector (BoW Figure 2)."""
-    _write(folder / "coverage.csv", ["k", "coverage"], ([rank, f"{share:.6f}"] for rank, share in coverage.items()))
+    write_csv(folder / "coverage.csv", ["k", "coverage"], ([rank, f"{share:.6f}"] for rank, share in coverage.items()))
 
 
-def _write(path: Path, header: list[str], rows: Iterable[list[object]]) -> None:
+def write_csv(path: Path, header: list[str], rows: Iterable[list[object]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

@@ -61,10 +61,8 @@ def compared_pairs(systems: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def bootstrap_intervals(
-    values_QV: np.ndarray, samples: int, seed: int, level: float = 0.95
-) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bootstrap intervals of the column means: `(low_V, high_V)`, float64; a sample redraws Q queries."""
+def bootstrap_intervals(values_QV: np.ndarray, samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """95 % percentile bootstrap intervals of the column means, `(low_V, high_V)`; a sample redraws Q queries."""
     queries = len(values_QV)
     assert queries and samples, (queries, samples)
     rng = np.random.default_rng([seed, 0])
@@ -74,7 +72,7 @@ def bootstrap_intervals(
         drawn_BQ += np.arange(size)[:, None] * queries
         counts_BQ = np.bincount(drawn_BQ.ravel(), minlength=size * queries).reshape(size, queries)
         blocks.append(counts_BQ.astype(np.float64) @ values_QV / queries)
-    low_V, high_V = np.quantile(np.concatenate(blocks), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low_V, high_V = np.quantile(np.concatenate(blocks), [0.025, 0.975], axis=0)
     return low_V, high_V
 
 

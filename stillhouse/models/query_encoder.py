@@ -16,14 +16,13 @@ D width.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -38,7 +37,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.titles import divided
 from stillhouse.models.acceleration.replaced import EVEN, can_pack, packed_forward
-from stillhouse.models.encoder_settings import EncoderSettings, read_settings
+from stillhouse.models.encoder_settings import EncoderSettings, json_object, read_settings
 from stillhouse.models.pooling import normalized, pool
 from stillhouse.models.settings import InferenceConfig
 
@@ -111,7 +110,7 @@ def is_plain_bert(folder: Path, length: int) -> bool:
     """Whether a folder has a BERT and tokenizer that `PlainBert` can compute, up to `length` tokens."""
     if not all((folder / name).is_file() for name in FILES):
         return False
-    config, tokenizer = _json(folder / "config.json"), _json(folder / "tokenizer_config.json")
+    config, tokenizer = json_object(folder / "config.json"), json_object(folder / "tokenizer_config.json")
     return (
         config.get("model_type") == "bert"
         and config.get("hidden_act") in ACTIVATIONS
@@ -148,7 +147,7 @@ class PlainBert:
         cut: Cut,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        config = _json(folder / "config.json")
+        config = json_object(folder / "config.json")
         self.width, self.normalize, self.pooling = int(config["hidden_size"]), settings.normalize, settings.pooling
         self.tokenize, self.device, self.dtype = cut, device, dtype
         self.state_width = self.width
@@ -342,7 +341,3 @@ def _tokenizer(folder: Path, length: int) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.enable_truncation(length)
     return tokenizer
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -14,7 +14,6 @@ from stillhouse.models.encoder_folder import write_modules
 from stillhouse.models.encoder_settings import (
     OF_MODULES,
     OWN_POOLING,
-    POOLINGS,
     EncoderSettings,
     read_settings,
 )
@@ -101,7 +100,6 @@ def fetch(
         refuse_long_prompts(tokenizer, settings)
         if pooling is not None:
             settings = replace(settings, pooling=pooling)
-        assert settings.pooling in POOLINGS
         model.save_pretrained(folder)
         save_tokenizer(tokenizer, folder)
         write_modules(folder, int(config.hidden_size), settings)

@@ -82,6 +82,17 @@ def output_folder(text: str) -> Path:
     return _place(text, "folder", Path.is_dir)
 
 
+def named_values(words: Sequence[str], flag: str) -> dict[str, str]:
+    """The values of a repeated flag such as `--parameter name=value`, by name."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name or name in given:
+            raise InputError(f"{flag} {word}: write NAME=VALUE, each name once")
+        given[name] = value
+    return given
+
+
 def output_file(text: str) -> Path:
     """The `type` of every argument that names a file to write."""
     return _place(text, "file", lambda path: not path.is_dir())

@@ -16,9 +16,11 @@ from stillhouse.core.own_files import make_folder
 from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.recipe_settings import with_sections
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, moved, sections
 
-OWN_FILES = ("params.yaml", "dvc.yaml", "dvc.lock", ".dvc")
+PARAMS = "params.yaml"
+OWN_FILES = (PARAMS, "dvc.yaml", "dvc.lock", ".dvc")
 IGNORED = {
     ".gitignore": ("/artifacts/", "/.stillhouse/"),
     ".dvcignore": ("# Files that DVC should ignore: unfinished work.", ".stillhouse"),
@@ -37,33 +39,19 @@ def make_workspace(
     built-in corpus, `ir_datasets:<id>`). If the recipe has a `repo`, it is a path in that repository. Without `source`,
     the recipe's own stays. `own` holds settings, by section, that replace the recipe's. Existing content of `folder`
     stays too: `.gitignore` and `.dvcignore` get more lines. Raises `InputError` if `folder` is a
-    workspace already or holds what `dvc repro` would replace, for a source that does not exist, and for an unknown
-    recipe or setting.
+    workspace already or holds what `dvc repro` would replace, and for an unknown recipe or setting.
     """
-    from ruamel.yaml import YAML
-
     refuse_taken(folder)
     path = find_recipe(recipe)
     original = load_recipe(path)
-    settings = dict(original)
-    if source is not None:
-        if not settings.get("ingest", {}).get("repo"):
-            refuse_missing(source)
-        settings["ingest"] = settings.get("ingest", {}) | {"source": str(Path(source).expanduser())}
-    for section, values in (own or {}).items():
-        settings[section] = settings.get(section, {}) | dict(values)
-    settings = moved(settings, Path(), folder)
+    given = {} if source is None else {"ingest": {"source": str(Path(source).expanduser())}}
+    settings = moved(with_sections(with_sections(original, given), own or {}), Path(), folder)
     configs(settings, str(path))
-
-    # The recipe's own text is edited, to keep its comments.
-    round_trip = YAML()
-    round_trip.preserve_quotes = True
-    text = round_trip.load(path.read_text(encoding="utf-8")) or {}
-    for name in sections(settings):
-        for key, value in settings.get(name, {}).items():
-            if original.get(name, {}).get(key) != value:
-                text[name] = text.get(name) or {}
-                text[name][key] = value
+    changes = {
+        name: {key: value for key, value in settings[name].items() if original.get(name, {}).get(key) != value}
+        for name in sections(settings)
+        if name in settings
+    }
 
     make_folder(folder)
     if with_dvc():
@@ -78,9 +66,26 @@ def make_workspace(
         if (folder / name).parent.is_dir():  # not .dvc, without DVC
             with (folder / name).open("ab") as file:  # any lines of the user's stay
                 file.write("\n".join(["", *lines, ""]).encode())
-    with (folder / "params.yaml").open("w", encoding="utf-8") as file:
-        round_trip.dump(text, file)
+    (folder / PARAMS).write_bytes(path.read_bytes())
+    write_settings(folder, {name: values for name, values in changes.items() if values})
     (folder / "dvc.yaml").write_text(render(settings, folder), encoding="utf-8")
+
+
+def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes settings, by section, to params.yaml and keeps its comments. Adds sections that it lacks."""
+    from ruamel.yaml import YAML
+
+    editor = YAML()
+    editor.preserve_quotes = True
+    content = editor.load((folder / PARAMS).read_text(encoding="utf-8")) or {}
+    before = {name: dict(content[name] or {}) for name in changes if name in content}
+    if all(name in before and {**before[name], **values} == before[name] for name, values in changes.items()):
+        return
+    for name, values in changes.items():
+        content[name] = content.get(name) or {}
+        content[name].update(values)
+    with (folder / PARAMS).open("w", encoding="utf-8") as file:
+        editor.dump(content, file)
 
 
 def with_dvc() -> bool:

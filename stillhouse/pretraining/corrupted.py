@@ -24,7 +24,7 @@ from stillhouse.pretraining.corruption import (
     token_mask,
     word_mask,
 )
-from stillhouse.pretraining.generator import Generator, ordinary_tokens
+from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.objectives import Corruption, Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import PassageBatch, TokenCache
@@ -87,7 +87,7 @@ class Corruptor:
     @cached_property
     def ordinary(self) -> NDArray[np.int64]:
         """The ids that random replacement draws from."""
-        return ordinary_tokens(self.vocabulary, self.cache.specials)
+        return np.setdiff1d(np.arange(self.vocabulary), np.array(self.cache.specials.all))
 
     def __call__(self, rows: NDArray[np.int64], rng: np.random.Generator) -> CorruptedBatch:
         return self.batch(self.draw(rows, rng))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
@@ -103,8 +102,3 @@ class Generator:
         wanted_C1 = (dice_C * total_CV[:, -1])[:, None]
         # right=True skips tokens of probability 0, which do not raise the sum.
         return torch.searchsorted(total_CV, wanted_C1, right=True).squeeze(1).clamp(max=total_CV.shape[1] - 1)
-
-
-def ordinary_tokens(vocabulary: int, specials: SpecialTokens) -> NDArray[np.int64]:
-    """The ids of all tokens that are not special."""
-    return np.setdiff1d(np.arange(vocabulary), np.array(specials.all))

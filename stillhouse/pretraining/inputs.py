@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.core.artifacts import MANIFEST, read_manifest
+from stillhouse.core.artifacts import MANIFEST, copy_content, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.models.source import model_or
@@ -35,7 +34,7 @@ Folders = Mapping[str, Path]
 
 def pass_on(init: Path, folder: Path) -> dict[str, Any]:
     """Copy a model folder, including its towers, and return the facts of its manifest."""
-    shutil.copytree(init, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+    copy_content(init, folder)
     return read_manifest(init, verify=False).facts if (init / MANIFEST).is_file() else {}
 
 

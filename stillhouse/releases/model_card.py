@@ -5,13 +5,12 @@ of the base model, which may be a place and is in no manifest.
 """
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import MANIFEST, Manifest, read_manifest, whole_folder
+from stillhouse.core.artifacts import Manifest, copy_content, read_manifest, whole_folder
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.pages import as_text, page_template
@@ -23,9 +22,9 @@ from stillhouse.pipeline.model_table import MANY, base_models
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.start_model import place_of
 from stillhouse.pipeline.steps.execute import READ
+from stillhouse.pipeline.workspace import PARAMS
 from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.run import released_figures
-from stillhouse.releases.refresh.workspace import PARAMS
 
 CARD = "README.md"
 TEMPLATE = Path(__file__).with_suffix(".jinja")
@@ -54,7 +53,7 @@ def export_winner(folder: Path, target: Path) -> None:
     best = read_manifest(retriever)
     card = render_card(folder, best, target.name)
     with whole_folder(target) as staging:
-        shutil.copytree(retriever, staging, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
+        copy_content(retriever, staging)
         (staging / CARD).write_text(card, encoding="utf-8")
 
 

@@ -95,13 +95,11 @@ def cache_folder(model: str, config: InferenceConfig, context: Context) -> Path:
 class Encoded:
     """The passages' embeddings, their texts' digests, and counts of where the vectors came from.
 
-    `kept` passages were known from earlier runs, `resumed` from an unfinished one; `computed` texts were encoded now.
+    `computed` texts were encoded now; the other passages were known from earlier runs or an unfinished one.
     """
 
     embeddings: Embeddings
     digests_N: NDArray[np.bytes_]
-    kept: int
-    resumed: int
     computed: int
 
 
@@ -223,13 +221,13 @@ def encode_passages(
             behind(write_segment, new, digests_N[block], vectors)
     wait_for_all()
     if rank() > 0:  # only the first process goes on
-        return Encoded(found, digests_N, kept, resumed, len(missing))
+        return Encoded(found, digests_N, len(missing))
     found.look_in([new])
     if len(found.missing):
         raise RuntimeError(
             f"the vectors of {len(found.missing)} passages were just written but cannot be read back; try again"
         )
-    return Encoded(found, digests_N, kept, resumed, len(missing))
+    return Encoded(found, digests_N, len(missing))
 
 
 def refuse_not_finite(vectors_BD: NDArray[np.float32], rows: NDArray[np.integer], passage_ids: PassageIds) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.core import context
-from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
+from stillhouse.core.artifacts import model_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
@@ -264,9 +264,7 @@ class Searcher:
 def refuse_unfit(folders: Mapping[str, Path]) -> None:
     """Refuse damaged folders, and an index or a hybrid that was made from other folders than these."""
     corpus, index = (read_manifest(folders[name]) for name in ("corpus", "index"))
-    foreign = folders["retriever"].is_dir() and not (folders["retriever"] / MANIFEST).is_file()
-    retriever = (foreign_manifest if foreign else read_manifest)(folders["retriever"])
-    sources = {"corpus": corpus, "retriever": retriever}
+    sources = {"corpus": corpus, "retriever": model_manifest(folders["retriever"])}
     made = {"index": index}
     if "hybrid" in folders:
         made["hybrid"] = read_manifest(folders["hybrid"])

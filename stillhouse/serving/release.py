@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
+from stillhouse.core.artifacts import model_manifest, read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.rows import Value
@@ -76,7 +76,7 @@ class Release:
 
     def __init__(self, folders: Mapping[str, Path], context: Context, precision: str = "fp32") -> None:
         self._folders, self._context = folders, context
-        self.digests = {name: _digest_of(folder) for name, folder in folders.items()}
+        self.digests = {name: model_manifest(folder, verify=False).digest for name, folder in folders.items()}
         refuse_unfit(folders)
         self.reranks = "reranker" in folders
         if self.reranks:
@@ -98,7 +98,7 @@ class Release:
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
         for name, folder in folders.items():
-            if _digest_of(folder) != self.digests[name]:
+            if model_manifest(folder, verify=False).digest != self.digests[name]:
                 raise InputError(f"{folder} was replaced while it was being opened; try again")
         self.origin: Mapping[str, Any] = {}
 
@@ -201,12 +201,6 @@ class Release:
             "reranker": self.reranks,
             "precision": {"queries": "fp32", "passages": self.passage_precision},
         }
-
-
-def _digest_of(folder: Path) -> str:
-    if (folder / MANIFEST).is_file():
-        return read_manifest(folder, verify=False).digest
-    return foreign_manifest(folder).digest
 
 
 def refuse_foreign_reranker(folders: Mapping[str, Path], digests: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.artifacts import digest_in, read_manifest
 from stillhouse.core.errors import InputError, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.remote.address import redact, refuse_secret
@@ -136,7 +136,8 @@ class ReleasedSource:
 
         def lacking() -> list[str]:
             names = [name for name in (*PARTS, *OPTIONAL) if name in release.paths]
-            return [name for name in names if not _is_made(folder / name, release.record["artifacts"][name]["digest"])]
+            wanted = {name: release.record["artifacts"][name]["digest"] for name in names}
+            return [name for name, digest in wanted.items() if digest_in(folder / name, verify=False) != digest]
 
         self._log(f"fetching {release.name} from {self._repository}")
         if parts := {release.paths[name]: str(folder / name) for name in lacking()}:
@@ -165,14 +166,6 @@ class ReleasedSource:
         for path in self._folder.iterdir():
             if FETCHED.fullmatch(path.name) and path not in self._used and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
-
-
-def _is_made(folder: Path, digest: str) -> bool:
-    """Whether a folder has the manifest with this digest."""
-    try:
-        return read_manifest(folder, verify=False).digest == digest
-    except InputError:
-        return False
 
 
 def _plain(value: Any) -> Any:

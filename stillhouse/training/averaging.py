@@ -5,20 +5,18 @@ A model that fine-tuning improves on its own data often gets worse elsewhere. Th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder, encode
-from stillhouse.search.corpus_encoding import encode_corpus
+from stillhouse.search.corpus_encoding import encode_corpus, tokenizer_digest
 from stillhouse.search.settings import EncodingConfig
 from stillhouse.training.dev_ranking import DevCandidates, retriever_scores
 
@@ -79,7 +77,7 @@ def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Pat
         one, other = getattr(start.settings, setting), getattr(trained.settings, setting)
         if one != other:
             raise InputError(f"{names} differ in their {setting} ({one!r} and {other!r}); {REMEDY}")
-    if _made_of(start.tokenizer) != _made_of(trained.tokenizer):
+    if tokenizer_digest(start.tokenizer) != tokenizer_digest(trained.tokenizer):
         raise InputError(f"{names} differ in their tokenizers; {REMEDY}")
     one, other = start.state_dict(), trained.state_dict()
     for name in sorted(one.keys() | other.keys()):
@@ -88,9 +86,3 @@ def refuse_unlike(start: BiEncoder, trained: BiEncoder, folders: tuple[Path, Pat
             raise InputError(f"{names} differ in shape: {name} is {shapes[0]} and {shapes[1]}; {REMEDY}")
         if not one[name].is_floating_point() and not torch.equal(one[name], other[name]):
             raise InputError(f"{names} differ in {name}, whose integers cannot be averaged; {REMEDY}")
-
-
-def _made_of(tokenizer: PreTrainedTokenizerBase) -> dict[str, object]:
-    """Everything that a text's ids depend on. Truncation and padding are settings of the encoder."""
-    made_of: dict[str, object] = json.loads(tokenizer.backend_tokenizer.to_str())
-    return made_of | {"truncation": None, "padding": None}

@@ -55,7 +55,6 @@ def within(
     as many queries as fit. If these are fewer than `ENOUGH`, the measurements are reduced, down to the end alone. Only
     if a single query exceeds the share, as in a training of a few examples, the measurements do, too.
     """
-    assert steps > 0 and queries > 0, (steps, queries)
     allowed = share * trained
     for moments in range(MOST, FEWEST - 1, -1):
         made = Measurements(-(-steps // moments), queries)

@@ -23,7 +23,7 @@ BAD = {
     "an objective": (["--objectives", "mlm,simml"], "did you mean 'simlm'"),
     "a system beside the conditions'": (["--sweep", "cdmae-table2", "--retriever", "best"], "leave --retriever out"),
     "an argument": (["--sweep", "cdmae-table5"], "needs --with general=VALUE"),
-    "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write word=value"),
+    "a word without value": (["--sweep", "cdmae-table5", "--with", "general"], "write NAME=VALUE"),
     "a condition": (["--sweep", "cdmae-table2", "--under", "bm52"], "did you mean 'bm25'"),
     "conditions of a sweep without": (["--sweep", "simlm-table8", "--under", "a"], "has no condition 'a'; valid: none"),
     "two conditions on Kubeflow": (

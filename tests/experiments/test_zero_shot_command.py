@@ -118,7 +118,10 @@ def test_the_same_command_skips_what_is_done_and_a_new_corpus_adds_to_it(
 
 
 def test_a_retriever_with_weights_is_also_measured_with_bm25(
-    whole: tuple[Path, list[object]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: tuple[Path, list[object]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its scores are the weighted sums of BM25's on this corpus and the retriever's, by the weights as they were given;
     with --no-bm25, BM25 is only a part of the hybrid."""
@@ -139,6 +142,7 @@ def test_a_retriever_with_weights_is_also_measured_with_bm25(
     for key, score in runs["best_hybrid"].items():
         assert score == pytest.approx(0.25 * runs["bm25"].get(key, 0.0) + 3.0 * runs["best"][key], abs=1e-4)
     with_bm25 = read(tmp_path / "out" / "metrics.json")["corpora"]["two"]
+    monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     assert run(words[1], *own, "--no-bm25") == 0
     assert "[two/best_hybrid] skipped" in capsys.readouterr().err
     assert read(tmp_path / "out" / "metrics.json")["corpora"]["two"] == {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from rendered_overlays import Resource, rendered
 
-from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.pipelines.placement_table import FOLDER, find_table
 from stillhouse.kubeflow.placement import Placement
+from stillhouse.pipeline.recipes import shipped_files
 
 
 def placements() -> list[Placement]:
     """Return every kind of pod in every shipped table."""
-    return [kind for table in shipped_tables() for kind in find_table(table).kinds.values()]
+    return [kind for table in shipped_files(FOLDER) for kind in find_table(table).kinds.values()]
 
 
 def only(resources: tuple[Resource, ...], kind: str) -> Resource:

@@ -60,7 +60,6 @@ def open_source(source: str, format: str = AUTO, options: Options | None = None)
     Raises `InputError` if the source does not exist, if it does not have the requested format or any known one, and for
     an option that its format does not use.
     """
-    assert format in FORMATS, format
     options = options or Options()
     opened = _open(source, format, options)
     for name, formats in OPTIONS_OF.items():

@@ -1,11 +1,11 @@
 """Passages of another source as distractors, which are searched but answer no query (Chang et al. §4.4, Table 6)."""
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator
 
 import numpy as np
 
+from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.sources.reqa import candidates_of
 from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected, Row, Source, whole
 
@@ -23,10 +23,10 @@ def with_distractors(source: Source, other: Source, most: int | None, seed: int,
     """
 
     def rows() -> Iterator[Row]:
-        texts: set[bytes] = set()
+        texts: set[bytes] = set()  # their digests, since the texts of a whole source would not fit into memory
         for row in source.rows():
             if isinstance(row, Passage):
-                texts.add(_digest(row.text))
+                texts.add(digests_of([row.text]).tobytes())
             yield row
         yield from _sample(_distractors(other, texts, source.candidates and not other.candidates, language), most, seed)
 
@@ -45,18 +45,13 @@ def _distractors(other: Source, texts: set[bytes], by_sentence: bool, language: 
             yield row._replace(id=PREFIX + row.id, where=f"{PLACE}/{row.where}")
         elif not isinstance(row, Passage):
             continue
-        elif _digest(row.text) in texts:
+        elif digests_of([row.text]).tobytes() in texts:
             yield LeftOut("passage", "distractor with the text of a passage of the source")
         else:
             article = PREFIX + row.article_id if row.article_id else ""
             named = row._replace(id=PREFIX + row.id, article_id=article, where=f"{PLACE}/{row.where}")
             # A passage without text has no sentence; it passes unchanged and is rejected as empty.
             yield from candidates_of(named, language) if by_sentence and row.text.strip() else (named,)
-
-
-def _digest(text: str) -> bytes:
-    """A 128-bit digest, since the texts of a whole source would not fit into memory."""
-    return hashlib.blake2b(text.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
 
 
 def _sample(rows: Iterator[Row], most: int | None, seed: int) -> Iterator[Row]:

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.labels import labelled_lines
 from stillhouse.corpus.sources.lines import (
     Fields,
     IllTyped,
-    find_file,
     identifier,
     identifier_or_digest,
     list_field,
     made_of,
     object_of,
     read_objects,
+    required_file,
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
@@ -42,17 +41,12 @@ ARTICLE_ID = ("_id", "id")
 
 def open_beir(folder: Path, options: Options) -> Source:
     """A folder with `corpus.jsonl[.gz]` (_id, title, text), optionally `queries.jsonl[.gz]` and `qrels/<split>.tsv`."""
-    path = find_file(folder, "corpus.jsonl")
-    if path is None:
-        raise InputError(f"{folder} has no corpus.jsonl or corpus.jsonl.gz, so it is not a BEIR folder")
-    return _open(BEIR, path, options)
+    return _open(BEIR, required_file(folder, "corpus.jsonl"), options)
 
 
 def open_jsonl(location: Path, options: Options) -> Source:
     """One `.jsonl[.gz]` file, or a folder with `passages.jsonl[.gz]`; may have queries and qrels beside it."""
-    path = location if location.is_file() else find_file(location, "passages.jsonl")
-    if path is None:
-        raise InputError(f"{location} has no passages.jsonl or passages.jsonl.gz")
+    path = location if location.is_file() else required_file(location, "passages.jsonl")
     return _open(JSONL, path, options)
 
 
@@ -75,9 +69,7 @@ def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Spa
 
 def open_article_jsonl(location: Path, options: Options) -> Source:
     """A `.jsonl[.gz]` file of articles or a folder with `articles.jsonl[.gz]`; may have queries and qrels beside it."""
-    path = location if location.is_file() else find_file(location, "articles.jsonl")
-    if path is None:
-        raise InputError(f"{location} has no articles.jsonl or articles.jsonl.gz")
+    path = location if location.is_file() else required_file(location, "articles.jsonl")
     return labelled_lines(ARTICLE_JSONL, path, partial(_read_articles, options.fields))
 
 

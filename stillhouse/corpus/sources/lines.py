@@ -50,6 +50,14 @@ def find_file(folder: Path, name: str) -> Path | None:
     return found[0] if found else None
 
 
+def required_file(folder: Path, name: str) -> Path:
+    """`name` or `name.gz` in a folder. Raises `InputError` if there is neither, or both."""
+    path = find_file(folder, name)
+    if path is None:
+        raise InputError(f"{folder} has no {name} or {name}.gz")
+    return path
+
+
 def open_binary(path: Path) -> BinaryIO:
     """Opens a file for reading bytes, unpacked if its name ends in `.gz`."""
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

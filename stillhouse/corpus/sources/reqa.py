@@ -13,7 +13,15 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.sentences import sentence_spans
 from stillhouse.corpus.sources.json_files import read_document
 from stillhouse.corpus.sources.labels import read_qrels, read_queries
-from stillhouse.corpus.sources.lines import Fields, IllTyped, find_file, identifier, made_of, read_objects, text_field
+from stillhouse.corpus.sources.lines import (
+    Fields,
+    IllTyped,
+    identifier,
+    made_of,
+    read_objects,
+    required_file,
+    text_field,
+)
 from stillhouse.corpus.sources.options import REQA_SPLITS, Options
 from stillhouse.corpus.sources.rows import LeftOut, Passage, Query, Rejected, Row, Source, whole
 
@@ -30,9 +38,8 @@ def open_reqa(folder: Path, options: Options) -> Source:
     A candidate's article is its passage, and its section is the passage's title.
     """
     division = f"split_{options.reqa_split.replace('/', '_')}.json"
-    files = {
-        name: _require(folder, name) for name in ("passages.jsonl", "candidates.jsonl", "queries.jsonl", "qrels.tsv")
-    }
+    names = ("passages.jsonl", "candidates.jsonl", "queries.jsonl", "qrels.tsv")
+    files = {name: required_file(folder, name) for name in names}
     if not (folder / division).is_file():
         known = ", ".join(
             split for split in REQA_SPLITS if (folder / f"split_{split.replace('/', '_')}.json").is_file()
@@ -70,13 +77,6 @@ def candidates_of(passage: Passage, language: str) -> Iterator[Passage]:
 def candidate(id: str, sentence: str, passage: Passage, position: int) -> Passage:
     """A sentence and its passage as one passage of the corpus."""
     return Passage(id, sentence, passage.text, passage.id, passage.title, position, passage.where)
-
-
-def _require(folder: Path, name: str) -> Path:
-    path = find_file(folder, name)
-    if path is None:
-        raise InputError(f"{folder} has no {name}, so it is not a ReQA folder")
-    return path
 
 
 def _read_passages(path: Path, passages: dict[str, tuple[str, str]]) -> Iterator[Rejected]:

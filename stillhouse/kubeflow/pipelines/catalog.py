@@ -39,12 +39,7 @@ class Result:
     page: str
     validated: bool = True
     artifact: str = ""
-    """The component's name for it, if different."""
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder among the outputs of the component."""
-        return self.artifact or self.output
+    """The component's name for it and its folder, if different."""
 
 
 RESULTS: Mapping[str, Result] = {

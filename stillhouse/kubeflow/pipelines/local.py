@@ -137,7 +137,8 @@ def _show_failed_validation(outputs: Path, folder: Path) -> None:
 def find_result(outputs: Path, result: Result) -> Path | None:
     """The result among the outputs of a run, which the runner stores as <run>/…/<task>/<output>."""
     for component in result.components:
-        found = sorted(path for path in outputs.glob(f"**/{component}*/{result.folder}") if any(path.iterdir()))
+        place = f"**/{component}*/{result.artifact or result.output}"
+        found = sorted(path for path in outputs.glob(place) if any(path.iterdir()))
         if found:
             return found[-1]
     return None

@@ -18,11 +18,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stillhouse.core.config import nearest, read_as, refuse_unknown
+from stillhouse.core.config import read_as, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml
 from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
 from stillhouse.kubeflow.placement import Placement
+from stillhouse.pipeline.recipes import find_file
 from stillhouse.pipeline.steps.registry import steps
 
 FOLDER = Path(__file__).resolve().parent / "placements"
@@ -85,18 +86,9 @@ class PlacementTable:
         return next((placement.parameters for placement in self.kinds.values() if placement.accelerator), {})
 
 
-def shipped_tables() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
-
-
 def find_table(name: str) -> PlacementTable:
     """A shipped table by name, or a table by file. Raises `InputError` if it is missing or wrong."""
-    path = shipped_tables().get(name, Path(name))
-    if not path.is_file():
-        raise InputError(
-            f"there are no placements {name!r}, neither shipped nor as a file; {nearest(name, shipped_tables())}"
-        )
-    return read_table(path)
+    return read_table(find_file(name, FOLDER, "placement table"))
 
 
 def read_table(path: Path) -> PlacementTable:

@@ -41,7 +41,6 @@ def has_bf16(device: torch.device, vendor: str | None = None) -> bool:
 
 def computed_in(precision: str, device: torch.device) -> torch.dtype:
     """The dtype of matrix products for a setting `precision`: "bf16", "fp32", or "auto" for the faster one."""
-    assert precision in ("auto", "fp32", "bf16")
     if precision == "bf16" or (precision == "auto" and has_bf16(device)):
         return torch.bfloat16
     return torch.float32

@@ -35,10 +35,9 @@ class Config(DevRankingConfig, EncodingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import csv
-
     import torch
 
+    from stillhouse.core.curves import write_csv
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.tokenizer_files import copy_tokenizers
@@ -64,10 +63,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     encoder.load_state_dict(averaged(*ends, best))
     encoder.save(outputs["retriever"])
     copy_tokenizers(inputs["trained"], outputs["retriever"])
-    with (outputs["choices"] / "choices.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["alpha", *RANKINGS.values()])
-        writer.writerows([alpha, *(f"{value:.6f}" for value in of.values())] for alpha, of in figures.items())
+    rows = ([alpha, *(f"{value:.6f}" for value in of.values())] for alpha, of in figures.items())
+    write_csv(outputs["choices"] / "choices.csv", ["alpha", *RANKINGS.values()], rows)
     shown = ", ".join(f"{alpha:g}: {of[main]:.3f}" for alpha, of in figures.items())
     return Report(
         f"alpha {best:g} chosen by {main} of {len(candidates)} dev queries ({shown})",

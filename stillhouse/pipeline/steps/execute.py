@@ -13,10 +13,10 @@ from typing import Any
 
 from stillhouse.core import context as run_context
 from stillhouse.core.artifacts import (
-    MANIFEST,
     Manifest,
     digest_json,
     foreign_manifest,
+    model_manifest,
     read_manifest,
     refuse_foreign,
     whole_folders,
@@ -175,9 +175,8 @@ def open_inputs(step: Step, inputs: Mapping[str, Path]) -> dict[str, Manifest]:
 
 
 def manifest_of(folder: Path, kind: str, *, verify: bool = False) -> Manifest:
-    """The manifest of an input. A model from outside Stillhouse gets one made of its files' digests."""
-    foreign = kind == "model" and folder.is_dir() and not (folder / MANIFEST).is_file()
-    return foreign_manifest(folder) if foreign else read_manifest(folder, verify=verify)
+    """The manifest of an input."""
+    return (model_manifest if kind == "model" else read_manifest)(folder, verify=verify)
 
 
 def refuse_other_model(step: Step, inputs: Mapping[str, Path], index: str, model: str) -> None:

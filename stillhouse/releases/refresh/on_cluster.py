@@ -21,11 +21,12 @@ from stillhouse.core.remote.git import Git, GitFailed
 from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.recipes import copied, load_recipe
+from stillhouse.pipeline.workspace import PARAMS
 from stillhouse.releases.promotion import REFUSED, Outcome
 from stillhouse.releases.refresh.graph import CHAMPION, Levels
 from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, Plan
 from stillhouse.releases.refresh.run import champion_of, decide, release
-from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone
+from stillhouse.releases.refresh.workspace import bring_champion, open_clone
 from stillhouse.releases.tags import branch_of, changed_files, last_release, read_history, refuse_changed
 
 RECORD, PAGE = "refresh.json", "refresh.md"
@@ -76,7 +77,8 @@ def plan_refresh(parameters: Parameters, recipe: str, corpus: Path, released: Pa
         if decision.refused and not parameters.again:
             return Planned(Level.NOTHING, champion.name, decision.refused, refused=True)
         if level != Level.NOTHING:
-            refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, _branch(git, parameters))
+            branch = parameters.branch or branch_of(git)
+            refuse_changed(git, _made_from(git, recipe), git.commit_of("HEAD"), champion, branch)
         names = taken_from_champion(Levels.of(graph_of(load_recipe(git.folder / PARAMS))), level)
         for name in names:
             if name not in champion.paths:
@@ -112,8 +114,7 @@ def release_refresh(parameters: Parameters, recipe: str, planned: Planned, made:
             shutil.copytree(folder, root / source)
         decision = decide(git, champion, root / "ingest" / "corpus", parameters.thresholds, parameters.rules)
         decision = replace(decision, plan=Plan(planned.level, planned.reason))
-        branch, base = _branch(git, parameters), _made_from(git, recipe)
-        return release(git, decision, champion, parameters.rules, branch, base)
+        return release(git, decision, champion, parameters.rules, parameters.branch, _made_from(git, recipe))
 
 
 def write_summary(folder: Path, planned: Planned, outcome: Outcome | None = None) -> str:
@@ -164,7 +165,3 @@ def _settings(text: str) -> dict[str, dict[str, Any]]:
         return {}
     found["ingest"] = {name: value for name, value in found.get("ingest", {}).items() if name not in SOURCE}
     return found
-
-
-def _branch(git: Git, parameters: Parameters) -> str:
-    return parameters.branch or branch_of(git)

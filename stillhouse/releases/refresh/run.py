@@ -25,10 +25,11 @@ from stillhouse.pipeline.in_process import run_steps
 from stillhouse.pipeline.recipes import configs, load_recipe, moved
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
+from stillhouse.pipeline.workspace import PARAMS, write_settings
 from stillhouse.releases.promotion import ALREADY, REFUSED, Candidate, Outcome, promote
 from stillhouse.releases.refresh.graph import CHAMPION, Levels, before, released_of, runs_of, with_words
 from stillhouse.releases.refresh.plan import BUMPS, Level, Plan, Thresholds, plan
-from stillhouse.releases.refresh.workspace import PARAMS, bring_champion, open_clone, write_settings, write_stages
+from stillhouse.releases.refresh.workspace import bring_champion, open_clone, write_stages
 from stillhouse.releases.tags import Overtaken, Release, find_refusal, note_refusal, read_history
 
 VERDICT = Path("compare_release") / "verdict"
@@ -102,8 +103,7 @@ def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
 
     steps = Levels(graph_of(recipe), champion.paths).steps_of(planned.level)
     run_steps(steps, {step.name: settings[step.section] for step in steps}, root, log)
-    branch = request.branch or git("symbolic-ref", "--short", "HEAD")
-    return Refreshed(planned, release(git, decision, champion, rules, branch))
+    return Refreshed(planned, release(git, decision, champion, rules, request.branch))
 
 
 def champion_of(git: Git, repo: str) -> Release:

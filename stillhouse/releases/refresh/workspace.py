@@ -1,13 +1,13 @@
 """The workspace of a refresh: a clone of the release repository, with the champion's artifacts in it."""
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.artifacts import digest_in
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.remote.address import redact, refuse_secret
@@ -15,11 +15,11 @@ from stillhouse.core.remote.git import REMOTE, Git, GitFailed, clone
 from stillhouse.pipeline.dvc_file import HEADER, Indented
 from stillhouse.pipeline.graph import ARTIFACTS, GraphStep
 from stillhouse.pipeline.step_command import command_of
+from stillhouse.pipeline.workspace import write_settings
 from stillhouse.releases.data import fetch_release
 from stillhouse.releases.refresh.graph import CHAMPION
 from stillhouse.releases.tags import Release, branch_of
 
-PARAMS = "params.yaml"
 MARK = Path(".git") / "stillhouse-refresh"
 """The file that marks a clone as made by a refresh, so that changes in it are the refresh's own."""
 
@@ -93,22 +93,15 @@ def bring_champion(git: Git, champion: Release, names: Collection[str] = ()) -> 
     target = git.folder / ARTIFACTS / CHAMPION
     released = champion.record["artifacts"]
     wanted = {name: entry["digest"] for name, entry in released.items() if not names or name in names}
-    missing = tuple(name for name, digest in wanted.items() if _digest(target / name) != digest)
+    missing = tuple(name for name, digest in wanted.items() if digest_in(target / name) != digest)
     if missing:
         fetch_release(git, champion, target, missing)
     for name in missing:
-        if _digest(target / name) != wanted[name]:
+        if digest_in(target / name) != wanted[name]:
             raise InputError(
                 f"{name} of {champion.name} is not what was released: its data were changed on the remote; roll back "
                 "to another release (`stillhouse release rollback`)"
             )
-
-
-def _digest(folder: Path) -> str:
-    try:
-        return read_manifest(folder).digest
-    except InputError:
-        return ""
 
 
 def write_stages(folder: Path, steps: tuple[GraphStep, ...], champion: Release) -> None:
@@ -134,20 +127,3 @@ def _stage(step: GraphStep) -> dict[str, Any]:
         "deps": list(dict.fromkeys(inputs)),
         "outs": outputs,
     }
-
-
-def write_settings(folder: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Writes settings, by section, to params.yaml and keeps its comments. Adds sections that it lacks."""
-    from ruamel.yaml import YAML
-
-    editor = YAML()
-    editor.preserve_quotes = True
-    content = editor.load((folder / PARAMS).read_text(encoding="utf-8")) or {}
-    before = {name: dict(content[name] or {}) for name in changes if name in content}
-    if all(name in before and {**before[name], **values} == before[name] for name, values in changes.items()):
-        return
-    for name, values in changes.items():
-        content[name] = content.get(name) or {}
-        content[name].update(values)
-    with (folder / PARAMS).open("w", encoding="utf-8") as file:
-        editor.dump(content, file)

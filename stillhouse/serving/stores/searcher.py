@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.core import context
-from stillhouse.core.artifacts import MANIFEST, foreign_manifest, read_manifest
+from stillhouse.core.artifacts import model_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.titles import passage_text
 from stillhouse.models.query_encoder import TextEncoder, open_passage_encoder, open_query_encoder
@@ -51,9 +51,8 @@ class StoreSearcher:
         """Opens a retriever's folder and the store that its release was published to."""
         context.hush_libraries()
         folder, how = Path(retriever), context.Context(context.work_root(), context.device(), quiet=True)
-        manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else foreign_manifest(folder)
-        queries = open_query_encoder(folder, how)
-        return cls(open_store(address), manifest.digest, queries, open_passage_encoder(folder, queries, how))
+        model, queries = model_manifest(folder).digest, open_query_encoder(folder, how)
+        return cls(open_store(address), model, queries, open_passage_encoder(folder, queries, how))
 
     def follow(self) -> None:
         """Moves to the release in use, unless its vectors are of another model."""

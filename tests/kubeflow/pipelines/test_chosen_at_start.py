@@ -10,7 +10,8 @@ import pytest
 
 from stillhouse.kubeflow.pipelines.catalog import Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
-from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.pipelines.placement_table import FOLDER, find_table
+from stillhouse.pipeline.recipes import shipped_files
 
 DIGEST = "sha256:" + "1" * 64
 
@@ -58,7 +59,7 @@ KEYS = {
 DATA = {"stillhouse-data": "AWS_ACCESS_KEY_ID,AWS_SECRET_ACCESS_KEY,AWS_ENDPOINT_URL"}
 
 
-@pytest.mark.parametrize("name", shipped_tables())
+@pytest.mark.parametrize("name", shipped_files(FOLDER))
 def test_pods_that_reach_git_and_remotes_have_the_keys_and_no_others_do(name: str) -> None:
     made = list(tasks(compile_small(Request("refresh", "simlm").build(find_table(name)))))
     with_keys = [task.name for task in made if task.secrets().keys() & KEYS.keys()]

@@ -31,7 +31,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         work.mkdir(parents=True)
         (work / "checkpoint").write_text("half")
         result = RESULTS[pipeline]
-        folder = workspace / "outputs" / "run" / result.components[0] / result.folder
+        folder = workspace / "outputs" / "run" / result.components[0] / (result.artifact or result.output)
         folder.mkdir(parents=True)
         (folder / result.page).write_text(f"run {len(found)}")
         for source in Request(pipeline).kept():

@@ -11,10 +11,11 @@ from kfp import compiler, dsl
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.place import place
-from stillhouse.kubeflow.pipelines.placement_table import OTHERS, find_table, read_table, shipped_tables
+from stillhouse.kubeflow.pipelines.placement_table import FOLDER, OTHERS, find_table, read_table
 from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.kubeflow.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pods.process import HAS_GPU
+from stillhouse.pipeline.recipes import shipped_files
 from stillhouse.pipeline.steps.registry import steps
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -87,7 +88,7 @@ def test_a_wrong_table_is_refused_with_its_place(case: str, tmp_path: Path) -> N
         read_table(path)
 
 
-@pytest.mark.parametrize("name", shipped_tables())
+@pytest.mark.parametrize("name", shipped_files(FOLDER))
 def test_every_step_has_a_placement(name: str) -> None:
     table = find_table(name)
     light = {"fetch-model", "compare-release"}

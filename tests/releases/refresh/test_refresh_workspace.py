@@ -15,8 +15,9 @@ from repositories import call
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.lock import only_process
+from stillhouse.pipeline.workspace import PARAMS
 from stillhouse.releases.refresh.run import Request, refresh
-from stillhouse.releases.refresh.workspace import PARAMS, open_clone
+from stillhouse.releases.refresh.workspace import open_clone
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from stillhouse.core.config import refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.place import IMAGE
-from stillhouse.kubeflow.pipelines.placement_table import find_table, shipped_tables
+from stillhouse.kubeflow.pipelines.placement_table import FOLDER, find_table
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedules
 from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
+from stillhouse.pipeline.recipes import shipped_files
 
 EVERY_STAGE = "simlm"
 """A recipe with every stage, since the recipe of the cluster's pipeline is unknown here."""
@@ -44,6 +45,6 @@ def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> No
 def pod_parameters() -> dict[str, str]:
     """The parameters of the shipped placements, and their defaults."""
     found = {IMAGE: ""}
-    for name in shipped_tables():
+    for name in shipped_files(FOLDER):
         found |= find_table(name).parameters
     return found

@@ -68,7 +68,12 @@ def kernel_seconds(run: Callable[[], Any], device: torch.device) -> float:
     if device.type != "cuda":
         run()
         return 0.0
+    return float(sum(event.self_device_time_total for event in kernels_of(run))) / 1e6
+
+
+def kernels_of(run: Callable[[], Any]) -> Any:
+    """The profiler's figures of each kernel that a GPU runs during a call."""
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
         run()
-        torch.cuda.synchronize(device)
-    return float(sum(event.self_device_time_total for event in profiled.key_averages())) / 1e6
+        torch.cuda.synchronize()
+    return profiled.key_averages()

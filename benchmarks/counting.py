@@ -27,6 +27,7 @@ import numpy as np
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
+from benchmarks.quality_cells import rows
 from benchmarks.token_sampler import TokenSampler
 from stillhouse.core.arrays import save_array
 
@@ -112,12 +113,8 @@ def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
 
 
 def passages(source: Path) -> Iterator[str]:
-    import gzip
-
-    with gzip.open(source, "rt", encoding="utf-8") as file:
-        for line in file:
-            row = json.loads(line)
-            yield f"{row.get('title', '')} {row['text']}".strip()
+    for row in rows(source.with_suffix("")):
+        yield f"{row.get('title', '')} {row['text']}".strip()
 
 
 def run_one(what: str, longest: int, tokens: Path, arguments: argparse.Namespace) -> dict[str, Any]:

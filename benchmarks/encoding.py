@@ -14,6 +14,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from benchmarks.clock import Clock
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
+from benchmarks.quality_cells import rows
 from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.models.acceleration.device import has_bf16
@@ -68,18 +70,13 @@ def main(argv: list[str] | None = None) -> int:
         for pooling in POOLINGS:
             fetch(arguments.model, 0, pooling, 32, LENGTH, Path(folder, pooling))
         lines = compare(Path(folder), texts, arguments)
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 
 
 def read_texts(source: Path, count: int) -> list[str]:
-    texts = []
-    with source.open(encoding="utf-8") as file:
-        for line, _ in zip(file, range(count)):
-            row = json.loads(line)
-            texts.append(f"{row['title']} {row['text']}" if row.get("title") else row["text"])
-    return texts
+    found = islice(rows(source), count)
+    return [f"{row['title']} {row['text']}" if row.get("title") else row["text"] for row in found]
 
 
 def ours(folder: Path, precision: str, batch_tokens: int) -> Encode:

@@ -13,21 +13,18 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
-from transformers import AutoTokenizer, BertConfig, BertModel
 
+from benchmarks import objectives
 from benchmarks.clock import Clock, kernel_seconds, matrix_peak, passage_operations
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
-from benchmarks.training_examples import MODEL
 from benchmarks.waiting import Waiting, of_encoding
 from benchmarks.word_passages import word_blocks
 from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.models.acceleration.device import computed_in
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.models.model_place import locate
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.search.corpus_encoding import encode_passages
 
@@ -50,7 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         lines = list(report(arguments, Path(folder)))
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 
@@ -99,17 +95,9 @@ def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 
 def random_encoder(layers: int, width: int, folder: Path) -> BiEncoder:
-    tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=max(1, width // 64),
-        intermediate_size=4 * width,
-    )
-    BertModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    heads, inner = max(1, width // 64), 4 * width
+    size = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": inner}
+    objectives.random_encoder(folder, size)
     return BiEncoder.load(folder, pooling="cls", passage_length=LENGTH)
 
 

@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
-from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import objectives_speed as speed
-from benchmarks.clock import Clock
+from benchmarks.clock import Clock, kernels_of
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
@@ -37,7 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with TemporaryDirectory() as folder:
         lines = list(report(Path(folder), arguments))
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 
@@ -73,10 +71,7 @@ def kernels(run: Any, clock: Clock) -> list[str]:
     """The kernels that take most of a step's time."""
     if clock.device.type != "cuda":
         return []
-    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        run()
-        torch.cuda.synchronize()
-    found = sorted(profiled.key_averages(), key=lambda each: -each.self_device_time_total)[:ROWS]
+    found = sorted(kernels_of(run), key=lambda each: -each.self_device_time_total)[:ROWS]
     return [
         f"| `{each.key[:NAME]}` | {each.self_device_time_total / 1000 / STEPS:.2f} | {each.count / STEPS:.0f} |"
         for each in found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from benchmarks.page import write_page
 from benchmarks.quality_cells import rows, write
 from benchmarks.quality_run import MEASURE, ranks_of
 from benchmarks.run_steps import step, step_once
+from stillhouse.core.artifacts import whole_folder
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
@@ -112,17 +112,14 @@ def gather(data: Path, into: Path) -> None:
     """All passages of the data sets at hand, as one corpus without questions."""
     if into.is_dir():
         return
-    staging = into.with_name(f"{into.name}.partial")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir()
     present = [source for source in (*SETS, "wiki-intro") if (data / source).is_dir()]
     passages = (
         row | {"_id": f"{source}-{number}"}
         for source in present
         for number, row in enumerate(rows(data / source / "corpus.jsonl"))
     )
-    write(staging / "corpus.jsonl", passages)
-    staging.rename(into)
+    with whole_folder(into) as staging:
+        write(staging / "corpus.jsonl", passages)
 
 
 def run_chains(

@@ -41,7 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.device == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU here; --device cpu tries the script")
     lines = list(report(arguments, torch.device(arguments.device)))
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 

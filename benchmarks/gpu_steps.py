@@ -51,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     with TemporaryDirectory() as folder:
         lines = list(report(Path(folder), arguments))
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 

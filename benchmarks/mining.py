@@ -66,7 +66,6 @@ def main(argv: list[str] | None = None) -> int:
             results.append({"side": side, "margin": margin, **middle, "same": agreement(folder, side, margin)})
             print(f"{side}, margin {margin}: {middle['seconds']:.2f} s", file=sys.stderr)
     lines = render(results, arguments)
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 

@@ -140,7 +140,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 each.turns.append(measure(each, size, args.steps, turn, context, clock))
                 print(f"round {turn + 1}: {each.name} {each.turns[-1].sum():.3f} s a step", file=sys.stderr, flush=True)
     lines = list(page(entries, size, args, larger, peak, sys.argv[1:] if arguments is None else arguments))
-    print("\n".join(lines))
     write_page(args.page, lines)
     return 0
 

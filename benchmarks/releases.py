@@ -36,21 +36,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--releases", type=int, default=Shape.releases)
     parser.add_argument("--slice", type=int, default=Shape.slice, help="train questions that each release adds")
     parser.add_argument("--passages", type=int, default=Shape.passages)
-    parser.add_argument("--test-queries", type=int, default=Shape.test)
-    parser.add_argument("--dev-queries", type=int, default=Shape.dev)
+    parser.add_argument("--test-queries", dest="test", type=int, default=Shape.test)
+    parser.add_argument("--dev-queries", dest="dev", type=int, default=Shape.dev)
     parser.add_argument("--length", type=int, default=Shape.length, help="tokens that passages are cut to")
     parser.add_argument("--layers", type=int, default=Shape.layers, help="layers of the start that are kept; 0 = all")
     parser.add_argument("--minutes", type=float, default=0, help="begin no further release after so long; 0 = go on")
     given = parser.parse_args(argv)
-    shape = Shape(
-        given.releases,
-        given.slice,
-        given.passages,
-        given.dev_queries,
-        given.test_queries,
-        given.length,
-        given.layers,
-    )
+    shape = Shape(**{field.name: getattr(given, field.name) for field in fields(Shape)})
     torch.set_num_threads(1)
     os.environ["STILLHOUSE_QUIET"] = "1"
     begun = time.monotonic()

@@ -9,14 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from benchmarks.quality_cells import FIXED, Cell, Size, read_qrels, rows, shuffled, write, write_source
 from benchmarks.run_steps import step_once
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.measures import parse_measures, per_query
+from stillhouse.evaluation.measures import parse_measures, per_query_of_rows
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.search.searcher import retrieve
@@ -167,18 +164,9 @@ def values(folder: Path, retriever: Path, index: Path) -> list[float]:
     context = Context(retriever.parent, "cpu", quiet=True)
     config = InferenceConfig(precision="fp32")
     rows_QK, _ = retrieve(BiEncoder.load(retriever), found, list(queries["text"]), 10, context, config)
-    query_L, rank_L = np.nonzero(rows_QK >= 0)
-    ids = queries["query_id"].to_numpy()
-    lines = {"query_id": ids[query_L], "passage_id": rows_QK[query_L, rank_L], "rank": rank_L + 1}
-    qrels = corpus.relevant("test")
-    judged = pd.DataFrame(
-        {
-            "query_id": qrels["query_id"],
-            "passage_id": corpus.rows_of(qrels["passage_id"]),
-            "relevance": qrels["relevance"],
-        }
-    )
-    table = per_query(judged, pd.DataFrame(lines), parse_measures(MEASURE))
+    ids, qrels = queries["query_id"].to_numpy(dtype=object), corpus.relevant("test")
+    judged = qrels.assign(passage_id=corpus.rows_of(qrels["passage_id"]))[["query_id", "passage_id", "relevance"]]
+    table = per_query_of_rows(judged, ids, rows_QK, parse_measures(MEASURE))
     return [round(float(value), 4) for value in table[MEASURE].reindex(ids)]
 
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.quality_cells import SETS
-from stillhouse.evaluation.samples import Samples
-from stillhouse.evaluation.significance import Comparison, compare
+from benchmarks.quality_page import difference
 
 MEASURE = "nDCG@10"
 FIRST = "1 first"
@@ -87,12 +85,6 @@ def compared(releases: Mapping[str, Any], number: int) -> list[str]:
                 f"| {100 * apart.low:+.1f} to {100 * apart.high:+.1f} | {apart.randomisation_p:.4f} |"
             )
     return lines
-
-
-def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:
-    """Of two systems on the same questions."""
-    [found] = compare((system_Q - baseline_Q)[:, None], Samples(10_000))
-    return found
 
 
 def mean(values: list[float]) -> float:

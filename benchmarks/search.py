@@ -22,6 +22,7 @@ import torch
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
+from benchmarks.sized_releases import unit
 from stillhouse.core.arrays import save_array
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.search.embeddings import Embeddings, write_segment
@@ -52,7 +53,6 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     sample(arguments.folder, arguments.passages, arguments.queries)
     lines = report(arguments)
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 
@@ -81,12 +81,6 @@ def sample(folder: Path, passages: int, queries: int) -> None:
     noise = unit(rng.standard_normal((queries, WIDTH), dtype=np.float32))
     save_array(folder / "queries.npy", unit(np.concatenate(chosen) + NOISE * noise))
     save_array(folder / "relevant.npy", relevant)
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    result: np.ndarray = (vectors / lengths).astype(np.float32)
-    return result
 
 
 def stored(arguments: argparse.Namespace) -> CutVectors:

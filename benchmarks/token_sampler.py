@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 from stillhouse.core.arrays import new_array, save_array
 
 PASSAGES_AT_ONCE = 100_000
+TRIGRAM, UNIGRAM = 0.75, 0.03
 
 
 class TokenSampler:
     """A trigram model of `ids` int32 [T] with passage borders `offsets` int64 [N + 1]."""
 
-    def __init__(
-        self, ids: NDArray[np.int32], offsets: NDArray[np.int64], trigram: float = 0.75, unigram: float = 0.03
-    ) -> None:
-        self.trigram, self.unigram = trigram, unigram
+    def __init__(self, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
         self.ids = np.asarray(ids)
         self.lengths = np.diff(offsets)
         self.first = self.ids[offsets[:-1][self.lengths > 0]]
@@ -75,8 +73,8 @@ class TokenSampler:
         begin_M, end_M = self.begins_one[last_M], self.begins_one[last_M + 1]
         anywhere_M = self.ids[(dice_M * len(self.ids)).astype(np.int64)]
         place_M = np.minimum(begin_M + (dice_M * (end_M - begin_M)).astype(np.int64), len(self.after_one) - 1)
-        next_M = np.where((end_M > begin_M) & (chance_M >= self.unigram), self.after_one[place_M], anywhere_M)
-        use_M = np.flatnonzero((before_M >= 0) & (chance_M >= 1 - self.trigram))
+        next_M = np.where((end_M > begin_M) & (chance_M >= UNIGRAM), self.after_one[place_M], anywhere_M)
+        use_M = np.flatnonzero((before_M >= 0) & (chance_M >= 1 - TRIGRAM))
         pair_M = self._pair(before_M[use_M], last_M[use_M])
         row_M = np.minimum(np.searchsorted(self.pairs, pair_M), len(self.pairs) - 1)
         found_M = self.pairs[row_M] == pair_M

@@ -61,7 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(arguments.threads)
     with TemporaryDirectory() as folder:
         lines = compare(Path(folder), source, arguments)
-    print("\n".join(lines))
     write_page(arguments.page, lines)
     return 0
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from stillhouse.core.errors import InputError
 
 COLUMN = "passage_id"
+PIECE = "#[0-9]+$"
+"""What a piece's id adds to that of its passage (`sources/pieces.py`); a regular expression."""
 LARGEST_BLOCK = 1 << 17
 """Ids that are read at once."""
 

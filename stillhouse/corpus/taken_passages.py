@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stillhouse.corpus.digest_numbers import DigestNumbers, GrowingArray, digests_of
 from stillhouse.corpus.fields import FieldsFile, fields_as_text
-from stillhouse.corpus.passage_ids import own_articles
+from stillhouse.corpus.passage_ids import PIECE, own_articles
 from stillhouse.corpus.schemas import SCHEMAS, UNIQUE
 from stillhouse.corpus.sources.rows import Passage, Rejected, Row
 from stillhouse.corpus.table_file import TableFile
@@ -156,7 +156,7 @@ class TakenPassages:
         found: dict[str, dict[str, None]] = {}
         for block in self.blocks("passage_id", "article_id") if len(wanted) else ():
             passages, articles = block.columns
-            for owners in (articles, pc.replace_substring_regex(passages, "#[0-9]+$", "")):
+            for owners in (articles, pc.replace_substring_regex(passages, PIECE, "")):
                 own = pc.is_in(owners, value_set=wanted)
                 for owner, passage in zip(owners.filter(own).to_pylist(), passages.filter(own).to_pylist()):
                     found.setdefault(owner, {})[passage] = None

@@ -8,8 +8,6 @@ from typing import Any, Self
 from safetensors.torch import save_file
 from torch import Tensor
 
-FOLDER = "adapter"
-
 
 @dataclass(frozen=True)
 class Adapter:
@@ -34,6 +32,6 @@ class Adapter:
 def write_adapters(folder: Path, adapters: Sequence[Adapter]) -> None:
     """Writes `adapter/`, or for several Transformers `adapter/0/`, `adapter/1/` and so on."""
     for number, adapter in enumerate(adapters):
-        place = folder / FOLDER / (str(number) if len(adapters) > 1 else "")
+        place = folder / "adapter" / (str(number) if len(adapters) > 1 else "")
         adapter.config.save_pretrained(place)
         save_file(adapter.change, place / "adapter_model.safetensors")

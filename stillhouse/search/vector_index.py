@@ -23,7 +23,7 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.rankings import order_by_score
 from stillhouse.search.embeddings import Embeddings
 from stillhouse.search.exact_search import BLOCK, Block, blocks_of, exact_search, gpu_search, on_gpu
-from stillhouse.search.index_kinds import CLUSTERED, build, open_flat, write_built, write_flat
+from stillhouse.search.index_kinds import build, open_flat, write_built, write_flat
 from stillhouse.search.settings import IndexConfig
 
 FILE, IDS, ABOUT = "index.faiss", "ids.parquet", "index.json"
@@ -197,15 +197,15 @@ class VectorIndex:
             factor = min(self._index.k_factor, len(self) / depth)
             options["params"] = faiss.IndexRefineSearchParameters(k_factor=factor)  # type: ignore[call-arg]
             at_once = max(1, int(RESCORED_AT_ONCE / (depth * factor)))
-        search = (self._on_gpu if gpu else self._index).search
-        found = [search(queries_QD[part], depth, **options) for part in chunks(len(queries_QD), at_once)]
+        index = self._on_gpu if gpu else self._index
+        found = [index.search(queries_QD[part], depth, **options) for part in chunks(len(queries_QD), at_once)]
         scores_QK, rows_QK = order_by_score(*map(np.concatenate, zip(*found)))
         return rows_QK, scores_QK
 
     def exhaustive(self, selector: Any) -> tuple[Any, Any]:
         """The faiss index of all vectors as an approximate index stores them, and options for comparing each selected
         one with a query."""
-        if self.kind in CLUSTERED and not self._rescored:
+        if isinstance(self._index, faiss.IndexIVF):
             return self._index, faiss.SearchParametersIVF(sel=selector, nprobe=self._index.nlist)  # type: ignore[call-arg]
         part = "refine_index" if self._rescored else "storage" if self.kind == "hnsw" else ""
         index = faiss.downcast_index(getattr(self._index, part)) if part else self._index
@@ -217,7 +217,7 @@ class VectorIndex:
             return np.empty((0, self.width), np.float32)
         if self.kind == "flat":
             return np.asarray(self._vectors_ND[rows_P], dtype=np.float32)
-        if self.kind in CLUSTERED and not self._rescored:
+        if isinstance(self._index, faiss.IndexIVF):
             self._index.make_direct_map()
         return np.asarray(self._index.reconstruct_batch(np.asarray(rows_P, dtype=np.int64)), dtype=np.float32)
 

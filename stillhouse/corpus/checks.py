@@ -81,18 +81,14 @@ class _PassageCounts:
 
     def __init__(self, corpus: Corpus, most_words: int) -> None:
         self.count = self.long = 0
-        self.ids, self._texts = DigestNumbers(), DigestNumbers()
+        self.ids, self.texts = DigestNumbers(), DigestNumbers()
         for block in corpus.passage_blocks("passage_id", "title", "text"):
             ids, titles, own = (block[name].tolist() for name in ("passage_id", "title", "text"))
             texts = [passage_text(title, text, corpus.titles) for title, text in zip(titles, own)]
             self.count += len(texts)
             self.long += sum(count_words(text) > most_words for text in texts)
             self.ids.add(digests_of(ids))
-            self._texts.add(digests_of(texts))
-
-    @property
-    def repeated_texts(self) -> int:
-        return self.count - len(self._texts)
+            self.texts.add(digests_of(texts))
 
 
 def _sizes(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
@@ -180,7 +176,7 @@ def _repeated(passages: _PassageCounts, thresholds: Thresholds) -> Check:
     return Check(
         "duplicate_text_fraction",
         "the share of passages that repeat the text of another",
-        passages.repeated_texts / max(passages.count, 1),
+        (passages.count - len(passages.texts)) / max(passages.count, 1),
         AT_MOST,
         thresholds.max_duplicate_text_fraction,
         "remove the duplicates from the source, as finding one counts as wrong if the other is the relevant one, or "

@@ -59,10 +59,6 @@ class Drawn(NamedTuple):
     numbers_K: NDArray[np.int64]
     places_K2: NDArray[np.int64]
 
-    def among(self, kept_K: NDArray[np.bool_]) -> "Drawn":
-        """The queries that a mask selects."""
-        return Drawn(*(part[kept_K] for part in self))
-
 
 def draw_queries(
     passages: TakenPassages,
@@ -204,7 +200,7 @@ def make_pair_queries(
     drawn = draw_queries(passages, layout, split_A, prose_P, tasks, settings, taken=forms, verbatim=verbatim)
     split_K = split_A[layout.article_P[drawn.taken_from_K]]
     kept_K = sampled(split_K, settings)
-    queries = _written(passages, drawn.among(kept_K), split_K[kept_K], forms)
+    queries = _written(passages, Drawn(*(part[kept_K] for part in drawn)), split_K[kept_K], forms)
     for task in tasks if settings.pair_tasks is not None else ():
         if not (drawn.task_K == TASKS.index(task)).any():
             raise InputError(

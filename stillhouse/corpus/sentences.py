@@ -34,16 +34,15 @@ def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
     no sentences.
     """
     spans = []
-    begin = 0
-    for segment in sentencex.segment(language, WHITE_SPACE.sub(" ", text)):
+    plain, end = WHITE_SPACE.sub(" ", text), 0
+    for segment in sentencex.segment(language, plain):
         ends = [0, *(end.start() for end in _ENDS.finditer(segment)), len(segment)]
         for first, last in pairwise(ends):
-            part = segment[first:last]
-            if stripped := part.strip():
-                start = begin + first + part.index(stripped)
-                spans.append((start, start + len(stripped)))
-        begin += len(segment)
-    assert begin == len(text), "the segments together are the text"
+            if sentence := segment[first:last].strip():
+                # The library loses line breaks after some 10,000 characters, so lengths do not add up.
+                begin = plain.index(sentence, end)
+                end = begin + len(sentence)
+                spans.append((begin, end))
     return spans
 
 

@@ -137,15 +137,16 @@ class JudgedQueries:
 
     A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
     and the passage that a made query was taken from (`relevance.never_negative`). If qrels name documents, all passages
-    of a relevant one are right.
+    of a relevant one are right. Of more than `at_most` queries, so many are taken, evenly spaced.
     """
 
-    def __init__(self, corpus: Corpus, split: str = "dev") -> None:
+    def __init__(self, corpus: Corpus, split: str = "dev", at_most: int | None = None) -> None:
         queries = corpus.queries_of(split)
         queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
         labelled = queries[queries["origin"] == SOURCE]
         self.labelled = len(labelled) > 0
         chosen = labelled if self.labelled else queries
+        chosen = chosen.iloc[np.linspace(0, len(chosen) - 1, min(len(chosen), at_most or len(chosen))).astype(int)]
         self.query_ids = list(chosen["query_id"])
         self.texts = list(chosen["text"])
         self._documents_N = corpus.documents if self.labelled else None

@@ -138,11 +138,10 @@ def read_run(path: Path) -> pd.DataFrame:
     query_L, passage_L = (lines[name].cat.codes.to_numpy().astype(np.int64) for name in ("query_id", "passage_id"))
     repeated = pd.Series(query_L * len(lines["passage_id"].cat.categories) + passage_L).duplicated().to_numpy()
     _refuse_lines(path, lines, repeated, "is listed twice; make the run again")
-    rises_L = ~_starts(query_L)
-    rises_L[1:] &= np.diff(lines["score"].to_numpy()) > 0
+    lines["rank"] = places(query_L)
+    rises_L = ((lines["rank"] > 1) & (lines["score"].diff() > 0)).to_numpy()
     why = "has a score higher than that of the rank before, so tools that sort by score would see another ranking"
     _refuse_lines(path, lines, rises_L, f"{why}; write scores that decrease with the rank")
-    lines["rank"] = places(query_L)
     return lines
 
 
@@ -202,16 +201,9 @@ def _by_rank(lines: pd.DataFrame) -> pd.DataFrame:
     return lines.iloc[np.lexsort((-score_L, rank_L, query_L))].reset_index(drop=True)
 
 
-def _starts(query_L: np.ndarray) -> np.ndarray:
-    """Whether each line is the first of its query; the lines of a query must be adjacent."""
-    first = np.ones(len(query_L), dtype=np.bool_)
-    first[1:] = query_L[1:] != query_L[:-1]
-    return first
-
-
 def places(query_L: np.ndarray) -> np.ndarray:
-    """1, 2, ... within each query, int32; the lines of a query must be adjacent."""
-    start = np.flatnonzero(_starts(query_L))
+    """1, 2, ... within each query (numbers from 0), int32; the lines of a query must be adjacent."""
+    start = np.flatnonzero(np.diff(query_L, prepend=-1))
     return (np.arange(len(query_L)) - np.repeat(start, np.diff(start, append=len(query_L))) + 1).astype(np.int32)
 
 

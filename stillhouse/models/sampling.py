@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
 LIKELIEST = 64
@@ -100,13 +101,9 @@ def _chosen(logits_RSV: Tensor, chance_RS: Tensor, temperature: float, top_p: fl
 
 def _padded(texts: Sequence[Sequence[int]], device: torch.device, left: bool) -> tuple[Tensor, Tensor]:
     """Ids int64 [B, L] of texts that end together, or begin together, and which places are theirs."""
-    longest = max(map(len, texts))
-    padding = [[0] * (longest - len(text)) for text in texts]
-    rows = [[*pad, *text] if left else [*text, *pad] for pad, text in zip(padding, texts)]
-    lengths_B1 = torch.tensor([[len(text)] for text in texts], device=device)
-    place_L = torch.arange(longest, device=device)
-    kept_BL = place_L >= longest - lengths_B1 if left else place_L < lengths_B1
-    return torch.tensor(rows, device=device), kept_BL
+    rows = [torch.tensor(text, dtype=torch.long) for text in texts]
+    ids_BL = pad_sequence(rows, True, padding_value=-1, padding_side="left" if left else "right").to(device)
+    return ids_BL.clamp(min=0), ids_BL >= 0
 
 
 class _Decoder:

@@ -1,7 +1,6 @@
 """Settings of models and of what they compute. No torch here: step modules read them to declare their flags."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from stillhouse.core.config import setting
 
@@ -15,16 +14,11 @@ NO_MODEL = "none"
 """The model name in `fetch-model` for a part that starts from the run's base model."""
 
 
-def precision_setting() -> Any:
-    """The precision of training, encoding and scoring."""
-    return setting(
-        "auto", "auto = bf16 on a CPU or GPU where it is faster, else fp32", choices=("auto", "fp32", "bf16")
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class InferenceConfig:
     """Precision and batch size of encoding and scoring."""
 
-    precision: str = precision_setting()
+    precision: str = setting(
+        "auto", "auto = bf16 on a CPU or GPU where it is faster, else fp32", choices=("auto", "fp32", "bf16")
+    )
     batch_tokens: int = setting(BATCH_TOKENS, "padded tokens in a batch", minimum=1)

@@ -153,8 +153,6 @@ def _ict_pairs(
     cache: TokenCache, config: PretrainingConfig, rows: NDArray[np.int64], device: torch.device
 ) -> list[PairBatch]:
     """For each passage of `rows` with several sentences, one sentence and the rest (Chang et al. 2020 §3)."""
-    if cache.structure is None:
-        return []
     length = config.passage_tokens
     settings = PairConfig(query_length=min(64, length), passage_length=length, pair_title="space")
     try:
@@ -167,7 +165,7 @@ def _ict_pairs(
             seed=config.seed,
             device=device,
         )
-    except InputError:  # no passage has two sentences, or there is only one article
+    except InputError:  # no sentences, none with a neighbour, or only one article
         return []
     able = rows[np.isin(rows, np.concatenate([maker.training, maker.heldout]))]
     return [pairs for _, pairs in fixed_batches(maker, able, config.seed, SENTENCES)]

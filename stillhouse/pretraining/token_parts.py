@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from transformers import PreTrainedTokenizerBase
 
 from stillhouse.core.artifacts import digest_json, write_json
 from stillhouse.core.monitoring.activity import doing
@@ -99,9 +98,7 @@ def _write_part(root: Path, settings: TokenSettings, part: tuple[str, range]) ->
     return found
 
 
-@lru_cache(maxsize=1)
-def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    return load_tokenizer(folder)
+_tokenizer = lru_cache(maxsize=1)(load_tokenizer)
 
 
 def _join(folder: Path, parts: list[Path]) -> None:

@@ -123,10 +123,6 @@ class TokenLists:
         for begin, end in pairwise(self._ends):
             yield self._numbers[begin:end].tolist()
 
-    def tokenized(self) -> Tokenized:
-        """The tokens in the form that bm25s takes."""
-        return Tokenized(ids=self, vocab=self.words)
-
 
 class BM25:
     """An index of passages, scored by Okapi BM25 in Lucene's form (`bm25s` method "lucene")."""
@@ -147,7 +143,7 @@ class BM25:
         if not tokens.words:
             raise InputError("no passage has a word that BM25 can index: they hold only stop words and symbols")
         index = bm25s.BM25(k1=k1, b=b)
-        index.index(tokens.tokenized(), show_progress=False)
+        index.index(Tokenized(ids=tokens, vocab=tokens.words), show_progress=False)
         return cls(index, len(tokens), terms)
 
     @classmethod

@@ -189,7 +189,6 @@ def encode_passages(
     of torchrun returns when all are done. Raises `InputError`, with the passage's id, for a vector that is not finite,
     and `RuntimeError` if vectors that were just written are damaged or gone.
     """
-    known = list(known)
     join(context.torch_device())
     digests_N, lengths_N = digests_of(texts, rows)
     found = Embeddings(known, digests_N, encoder.width)
@@ -220,13 +219,12 @@ def encode_passages(
             refuse_not_finite(vectors, rows[block], passage_ids)
             behind(write_segment, new, digests_N[block], vectors)
     wait_for_all()
-    if rank() > 0:  # only the first process goes on
-        return Encoded(found, digests_N, len(missing))
-    found.look_in([new])
-    if len(found.missing):
-        raise RuntimeError(
-            f"the vectors of {len(found.missing)} passages were just written but cannot be read back; try again"
-        )
+    if rank() == 0:  # only the first process goes on
+        found.look_in([new])
+        if len(found.missing):
+            raise RuntimeError(
+                f"the vectors of {len(found.missing)} passages were just written but cannot be read back; try again"
+            )
     return Encoded(found, digests_N, len(missing))
 
 

@@ -239,9 +239,6 @@ class HybridSearch:
 
 FEWEST_TO_FIT = 30
 """With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (docs/findings.md)."""
-UNREAD = 0.4
-"""A retriever whose RR@10 on made queries is below this share of BM25's does not read the language
-(docs/findings.md)."""
 
 
 @dataclass(frozen=True)
@@ -264,17 +261,17 @@ def measure_rankings(
     depth: int,
     method: str = "auto",
     gpu: bool = False,
+    reads: bool = True,
 ) -> MeasuredRankings:
     """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
 
     `auto` fits weights on labelled queries, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its words, so
-    weights fitted on them trust BM25 too much; `auto` uses `spread` for these, unless the retriever finds so little
-    that it cannot read them (`UNREAD`).
+    weights fitted on them trust BM25 too much; `auto` uses `spread` for these if the retriever reads their language
+    (`reads_language`).
     """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
     ranks = {"bm25": judged.reciprocal_ranks(found.lexical_QK), "dense": judged.reciprocal_ranks(found.dense_QK)}
-    unread = ranks["dense"].sum() < UNREAD * ranks["bm25"].sum()
-    enough = len(judged) >= FEWEST_TO_FIT if judged.labelled else unread
+    enough = len(judged) >= FEWEST_TO_FIT if judged.labelled else not reads
     fusion = None
     if method == "weights" or (method == "auto" and enough):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)

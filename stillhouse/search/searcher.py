@@ -28,7 +28,6 @@ from stillhouse.search.vector_index import CutVectors, VectorIndex, cut
 if TYPE_CHECKING:
     from stillhouse.models.encoder import BiEncoder  # imports transformers, which would delay the first answer
     from stillhouse.models.query_encoder import TextEncoder
-    from stillhouse.search.filtered import FilteredIndex
     from stillhouse.search.hybrid import HybridSearch
 
 MEASURED_ON = 1000

@@ -150,11 +150,6 @@ class QueryTraining:
     def kept_step(self) -> int:
         return best_row(self.rows, self.metric_in_curves).step
 
-    @property
-    def helps(self) -> bool:
-        """Whether the 95 % interval of the paired difference on dev lies above 0."""
-        return self.gain.low > 0
-
 
 def train_query_tower(
     encoder: BiEncoder,

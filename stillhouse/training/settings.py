@@ -11,7 +11,7 @@ from typing import Any
 
 from stillhouse.core.config import same_setting, setting
 from stillhouse.core.errors import InputError
-from stillhouse.models.settings import InferenceConfig, precision_setting
+from stillhouse.models.settings import InferenceConfig
 from stillhouse.training.measurements import ENOUGH, FEWEST, MOST, READS_OF_TRAINING, SHARE
 
 
@@ -71,7 +71,7 @@ class TrainingConfig:
     weight_decay: float = setting(0.0, "weight decay of AdamW, except for biases and layer norms", minimum=0)
     max_grad_norm: float | None = setting(1.0, "clip gradients to this norm; null = no clipping", minimum=0)
     eval_steps: int | None = setting(None, "steps between held-out losses; null = ten per training", minimum=1)
-    precision: str = precision_setting()
+    precision: str = same_setting(InferenceConfig, "precision")
     padding: str = setting(
         "auto",
         "none = compute no padding, with attention within each text; kept = pad texts to the longest in the batch; "

@@ -36,3 +36,12 @@ def test_spans_are_in_order_trimmed_and_hold_every_letter(text: str) -> None:
     assert all(begin < end <= after for (begin, end), (after, _) in zip(spans, [*spans[1:], (len(text), 0)]))
     assert all(text[begin:end] == text[begin:end].strip() for begin, end in spans)
     assert "".join("".join(text[begin:end].split()) for begin, end in spans) == "".join(text.split())
+
+
+def test_a_text_of_many_paragraphs_has_the_sentences_of_each() -> None:
+    """The library divides such a text every 10,000 characters, and leaves out the line breaks there."""
+    paragraph = "The valley has a mill. Its owner came from the coast, and built a second one."
+    text = "\n\n".join([paragraph] * 400)
+    expected = [sentence for _ in range(400) for sentence in paragraph.split(". ", 1)]
+    assert [text[begin:end].rstrip(".") for begin, end in sentence_spans(text)] == [one.rstrip(".") for one in expected]
+    assert sentence_spans(text)[-1][1] == len(text)

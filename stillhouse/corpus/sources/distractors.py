@@ -76,5 +76,4 @@ def _sample(rows: Iterator[Row], most: int | None, seed: int) -> Iterator[Row]:
         count += 1
     for _, row in sorted(kept, key=lambda item: item[0]):
         yield row
-    if count > most:
-        yield from (LeftOut("passage", "distractor beyond max_distractors") for _ in range(count - most))
+    yield from (LeftOut("passage", "distractor beyond max_distractors") for _ in range(count - most))

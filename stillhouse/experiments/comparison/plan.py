@@ -51,7 +51,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return run_name(self.variant, self.seed)
+        return f"{self.variant}, seed {self.seed}"
 
     @property
     def place(self) -> Path:
@@ -70,8 +70,7 @@ class Job:
     def run(self) -> Path:
         """The measured run, relative to the comparison's folder."""
         source = next(source for key, source in self.steps[-1].inputs.items() if key.startswith(f"{RUN}/"))
-        step, port = source.split("/")
-        return self.places[step] / ARTIFACTS / step / port
+        return self.places[step_of(source)] / ARTIFACTS / source
 
 
 @dataclass(frozen=True)
@@ -85,11 +84,6 @@ class Plan:
     reference: Job
     jobs: tuple[Job, ...]
     recipe: Recipe
-
-
-def run_name(variant: str, seed: int) -> str:
-    """The name of one run of a comparison."""
-    return f"{variant}, seed {seed}"
 
 
 def make_plan(sweep: Sweep, recipe: Recipe, where: str, adjust: Adjust | None = None) -> Plan:

@@ -150,12 +150,7 @@ def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], setting
         for corpus in corpora
     }
     write_json(folder / "significance.json", tests)
-    tables = []
-    for corpus in corpora:
-        table = pd.concat([values.reset_index().assign(system=name) for name, values in corpus.measured.values.items()])
-        tables.append(table.assign(corpus=corpus.name))
-    whole = pd.concat(tables, ignore_index=True)
-    keys = ["corpus", "system", "query_id"]
-    whole = whole[keys + [column for column in whole.columns if column not in keys]]
+    tables = {(corpus.name, name): values for corpus in corpora for name, values in corpus.measured.values.items()}
+    whole = pd.concat(tables, names=["corpus", "system"]).reset_index()
     arrow = pa.Table.from_pandas(whole, preserve_index=False).replace_schema_metadata(None)
     pq.write_table(arrow, folder / "per_query.parquet", compression="zstd")

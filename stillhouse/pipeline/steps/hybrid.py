@@ -34,6 +34,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.hybrid import TOKENS, HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
     from stillhouse.search.late_interaction import write_tokens
+    from stillhouse.search.reading import reads_language
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     corpus = Corpus.open(inputs["corpus"])
@@ -58,9 +59,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         fusion = unfitted(config.method, config.depth, index)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"no dev queries: {fusion}")
-    vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)
+    encoder = BiEncoder.load(inputs["retriever"])
+    vectors_QD = query_vectors(encoder, index, judged.texts, context, config)
     gpu = searches_on_gpu(index, config.depth, context)
-    measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu)
+    reads = judged.labelled or reads_language(encoder, index, bm25, corpus, context, config)
+    measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu, reads)
     write_hybrid(outputs["hybrid"], measured.fusion, bm25)
     metrics = {f"dev_rr10_{name}": float(values.mean()) for name, values in measured.reciprocal_ranks.items()}
     shown = ", ".join(f"{name.removeprefix('dev_rr10_')} {value:.3f}" for name, value in metrics.items())
@@ -78,5 +81,5 @@ STEP = Step(
     ),
     outputs=(Port("hybrid", "the weights and the BM25 index"),),
     run=run,
-    version=2,
+    version=3,
 )

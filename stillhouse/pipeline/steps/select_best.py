@@ -64,6 +64,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         unfitted,
     )
     from stillhouse.search.late_interaction import LateInteraction, write_tokens
+    from stillhouse.search.reading import reads_language
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.winner import (
         METRICS,
@@ -95,12 +96,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{winner.name} ({fusion})",
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
-    rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
+    rankings, vectors, reads = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]](), judged.labelled
     for name, folder in retrievers.items():
         encoder, index = BiEncoder.load(folder), hybrids[name].index
+        reads = reads or (not rankings and reads_language(encoder, index, bm25, corpus, context, config))
         vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
-        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu)
+        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu, reads=reads)
     rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
     right_QU = judged.right(rows_QU)
     bm25_QU = bm25.scores_of(judged.texts, rows_QU)
@@ -126,7 +128,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         late = LateInteraction(tokens, TokenReader(encoder, context, config))
         both = HybridIndex(bm25, index, late)
         gpu = searches_on_gpu(index, config.depth, context)
-        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu)
+        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, reads=reads)
         if found.fusion.late:
             three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
             likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
@@ -196,5 +198,5 @@ STEP = Step(
         Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
-    version=3,
+    version=4,
 )

@@ -67,7 +67,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "gain": asdict(gain),
             "measure": found.measure,
             "kept_step": found.kept_step,
-            "helps": found.helps,
+            "helps": gain.low > 0,  # the 95 % interval lies above 0
         },
     )
 

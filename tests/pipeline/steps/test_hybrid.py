@@ -24,8 +24,8 @@ from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.pipeline.steps.select_best import NOTHING
+from stillhouse.search import reading
 from stillhouse.search.bm25 import BM25
-from stillhouse.search.hybrid import HybridIndex, measure_rankings
 from stillhouse.search.searcher import Searcher
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.search.winner import log_likelihoods
@@ -164,17 +164,25 @@ def made_questions(small_corpus: Path, tmp_path: Path) -> Path:
     return tmp_path / "made"
 
 
-def test_made_questions_fit_weights_only_if_the_retriever_finds_next_to_nothing(
-    made_questions: Path, bm25: Path, dense: dict[str, Path]
+@pytest.mark.parametrize("reads", [True, False])
+def test_made_questions_fit_weights_only_if_the_retriever_does_not_read_their_language(
+    run_step: Run, made_questions: Path, retriever: Path, reads: bool
 ) -> None:
-    corpus, index = Corpus.open(made_questions), VectorIndex(dense["index"])
-    judged, hybrid = JudgedQueries(corpus), HybridIndex(BM25.load(bm25), index)
-    right = index.vectors(np.arange(12, 18, dtype=np.int32))
-    weights = {
-        name: measure_rankings(hybrid, judged, of, 24).fusion for name, of in (("reads", right), ("not", -right))
-    }
-    assert weights["reads"].dense == 1.0
-    assert weights["not"].dense < 0.01 * weights["not"].bm25
+    """RR@10 on the train queries tells, as share of BM25's: computed here from every score."""
+    inputs = {"corpus": made_questions, "retriever": retriever}
+    inputs["index"] = run_step("index", inputs, precision="fp32")["index"]
+    inputs["bm25"] = run_step("bm25", {"corpus": made_questions}, negatives_depth=5)["bm25"]
+    corpus, found = Corpus.open(made_questions), []
+    right_Q = corpus.rows_of(corpus.qrels_of("train")["passage_id"])[:, None]
+    for scores_QN in every_score(corpus, retriever, "train"):
+        own_Q1 = np.take_along_axis(scores_QN, right_Q, axis=1)
+        ranks_Q = 1 + (scores_QN > own_Q1).sum(axis=1)
+        found.append(np.where((ranks_Q <= 10) & (own_Q1[:, 0] != 0), 1 / ranks_Q, 0).sum())
+    lexical, cosine = found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "SHARE", cosine / lexical + (-1e-3 if reads else 1e-3))
+        made = run_step("hybrid", inputs, precision="fp32")["hybrid"]
+    assert (json.loads((made / "hybrid.json").read_text())["dense"] == 1.0) == reads
 
 
 def test_questions_made_from_the_corpus_do_not_decide_on_late_interaction(

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.errors import REFUSED_CODE, InputError
 from stillhouse.core.own_files import own_file
@@ -131,7 +131,7 @@ def compile_action(argv: Sequence[str]) -> int:
     )
     flag(parser, "--resources", "write one pipeline as resources for `kubectl apply`")
     arguments = parser.parse(argv)
-    _require_kfp()
+    require_kfp()
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.manifests import write_all
 
@@ -168,7 +168,7 @@ def submit_action(argv: Sequence[str]) -> int:
     )
     flag(parser, "--every SECONDS", "how often --wait polls (default: %(default)g)", float, 5.0)
     arguments = parser.parse(argv)
-    _require_kfp()
+    require_kfp()
     from stillhouse.kubeflow.pipelines.image import image
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.pods import watch_pods
@@ -180,7 +180,8 @@ def submit_action(argv: Sequence[str]) -> int:
     pod = {"image": arguments.image or given.pop("image", image())}
     pod |= {name: given.pop(name) for name in table.parameters if name in given}
     check_pod_parameters(pod)
-    values = _values(request, given)
+    values = request.read(given)
+    request.check(values)
     compiled = compile_small(request.build(table))
     cluster = _cluster(arguments)
     client = cluster.connect()
@@ -213,7 +214,7 @@ def upload_action(argv: Sequence[str]) -> int:
     _add_placements(parser)
     _add_cluster(parser)
     arguments = parser.parse(argv)
-    _require_kfp()
+    require_kfp()
     from stillhouse.kubeflow.pipelines.ir import compile_small
     from stillhouse.kubeflow.pipelines.stored import upload
 
@@ -229,12 +230,12 @@ def run_local_action(argv: Sequence[str]) -> int:
     flag(parser, "--folder FOLDER", "where to write the result (default: the current folder)", output_folder, Path())
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
-    _require_kfp()
+    require_kfp()
     from stillhouse.kubeflow.pipelines.catalog import RESULTS
     from stillhouse.kubeflow.pipelines.local import PipelineFailed, run_local
 
     request = _request(arguments)
-    values = _values(request, named_values(arguments.parameter, "--parameter"))
+    values = request.read(named_values(arguments.parameter, "--parameter"))
     try:
         with environment(arguments):
             result = run_local(request, values, arguments.folder)
@@ -247,19 +248,12 @@ def run_local_action(argv: Sequence[str]) -> int:
     return request.exit_code(result)
 
 
-def _values(request: Request, given: Mapping[str, str]) -> dict[str, Any]:
-    """The checked parameters, with their types."""
-    values = request.read(given)
-    request.check(values)
-    return values
-
-
-def _require_kfp() -> None:
+def require_kfp() -> None:
     """Raises `InputError` with the remedy if kfp is not installed."""
     try:
         import kfp  # noqa: F401
     except ImportError:
-        raise InputError("`stillhouse pipeline` needs kfp: pip install 'stillhouse[kubeflow]'") from None
+        raise InputError("this command needs kfp: pip install 'stillhouse[kubeflow]'") from None
 
 
 ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {

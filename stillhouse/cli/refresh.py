@@ -11,7 +11,7 @@ from stillhouse.core.errors import REFUSED_CODE
 from stillhouse.core.monitoring.activity import watched
 from stillhouse.core.terminal import show
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
-from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, flag_of, given_settings
+from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, environment, given_settings
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.releases.refresh.plan import RULES, Thresholds
 
@@ -36,16 +36,10 @@ def refresh_parser() -> Parser:
     flag(parser, "--folder FOLDER", "the folder to work in (default: %(default)s)", output_folder, Path("refreshed"))
     flag(parser, "--branch NAME", "the branch to commit to (default: the repository's own)", default="")
     group = parser.add_argument_group("where the corpus comes from (default: as for the release in use)")
-    for name, text in (
-        ("source", "the source, or its path in --repo"),
-        ("repo", "a DVC repository"),
-        ("revision", "its branch, tag or commit"),
-        ("train_queries", "extra train queries, written by `stillhouse queries export`"),
-    ):
-        folder = name == "train_queries"
-        kind = source_text if name == "source" else _absolute if folder else str
-        metavar = "FOLDER" if folder else name.upper()
-        group.add_argument(flag_of(name), metavar=metavar, type=kind, help=text)
+    flag(group, "--source SOURCE", "the source, or its path in --repo", source_text)
+    flag(group, "--repo REPO", "a DVC repository")
+    flag(group, "--revision REVISION", "its branch, tag or commit")
+    flag(group, "--train-queries FOLDER", "extra train queries, written by `stillhouse queries export`", _absolute)
     group = parser.add_argument_group("how much work to do")
     add_setting_flags(group, Thresholds)
     flag(group, "--plan-only", "show what the refresh would do and exit")

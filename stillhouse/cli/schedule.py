@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from stillhouse.cli.pipeline import require_kfp
 from stillhouse.core.errors import InputError
 from stillhouse.core.terminal import show
+from stillhouse.kubeflow.pipelines.schedules.file import read_schedules
 from stillhouse.pipeline.parser import Parser, flag, run_action
 
 HELP = """\
@@ -36,9 +38,9 @@ def apply_action(argv: Sequence[str]) -> int:
     parser = _parser("apply", "Syncs the cluster's recurring runs with a file.")
     flag(parser, "--dry-run", "show the changes without making them")
     arguments = parser.parse(argv)
+    require_kfp()
     from stillhouse.kubeflow.pipelines.schedules.apply import apply
     from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
-    from stillhouse.kubeflow.pipelines.schedules.file import read_schedules
     from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_parameters
 
     wanted = read_schedules(arguments.file)
@@ -53,8 +55,8 @@ def watch_action(argv: Sequence[str]) -> int:
     parser = _parser("watch", "Checks every watched corpus once and starts a refresh of those that changed.")
     flag(parser, "--again", "retry a refresh that failed or was refused")
     arguments = parser.parse(argv)
+    require_kfp()
     from stillhouse.kubeflow.pipelines.schedules.cluster import Kubeflow
-    from stillhouse.kubeflow.pipelines.schedules.file import read_schedules
     from stillhouse.kubeflow.pipelines.schedules.parameters import refuse_parameters
     from stillhouse.kubeflow.pipelines.schedules.watch import look, report_schedule, watch_interval
 

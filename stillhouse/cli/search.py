@@ -51,8 +51,7 @@ def search_parser() -> Parser:
     )
     parser.add_argument("question", nargs="*", metavar="QUESTION", help="the question; quotes are not needed")
     for name, text in (("corpus", "the corpus"), ("retriever", "the bi-encoder"), ("index", "its index")):
-        default = INPUTS[name]
-        flag(parser, f"--{name} FOLDER", f"{text} (default: {default.as_posix()})", Path)
+        flag(parser, f"--{name} FOLDER", f"{text} (default: {INPUTS[name].as_posix()})", Path)
     flag(
         parser,
         "--hybrid FOLDER",

@@ -140,12 +140,9 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
     from stillhouse.serving.app import listen, make_service, run
     from stillhouse.serving.open_releases import OpenReleases
     from stillhouse.serving.query_log import QueryLog
+    from stillhouse.serving.stores.store import open_store
 
-    store: Store | None = None
-    if arguments.store:
-        from stillhouse.serving.stores.store import open_store
-
-        store = open_store(arguments.store)
+    store = open_store(arguments.store) if arguments.store else None
     token = os.environ.get(TOKEN, "")
     refuse_token(token)
     with listen(arguments.host, arguments.port) as listening:
@@ -153,9 +150,8 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
         def opened(source: Source) -> Release:
             return open_release(source, arguments.precision, store)
 
-        queries: QueryLog | None = None
-        if arguments.log_queries:
-            queries = QueryLog(arguments.log_queries, arguments.retention_days, context.say)
+        log = arguments.log_queries
+        queries = QueryLog(log, arguments.retention_days, context.say) if log else None
         releases = OpenReleases(source_of(arguments), opened, context.say)
         service = make_service(
             releases,
@@ -194,10 +190,8 @@ def open_release(source: Source, precision: str = "fp32", store: Store | None = 
     from stillhouse.serving.release import Release, StoreRelease
 
     how = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    if store:
-        release: Release = StoreRelease(source.folders(), store, how, precision)
-    else:
-        release = Release(source.folders(), how, precision)
+    folders = source.folders()
+    release = StoreRelease(folders, store, how, precision) if store else Release(folders, how, precision)
     release.origin = source.origin()
     release.warm()
     return release

@@ -15,7 +15,7 @@ the fields that it changes; all other fields keep their defaults.
 import dataclasses
 import difflib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -71,9 +71,8 @@ def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def nearest(word: str, words: Collection[str]) -> str:
     """A hint: the closest valid word, or all of them if none is close."""
-    words = list(words)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"valid: {', '.join(sorted(words)) or 'none'}"
 
@@ -158,9 +157,8 @@ def read_recipe(path: Path) -> dict[str, dict[str, Any]]:
     return {name: values if name == GRAPH else dict(values or {}) for name, values in content.items()}
 
 
-def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Iterable[str], where: str) -> None:
+def refuse_unknown_sections(recipe: Mapping[Any, Any], sections: Collection[str], where: str) -> None:
     """Raises `InputError` for a section of a recipe that is not among `sections`."""
-    sections = list(sections)
     for name in recipe:
         refuse_unknown(name, sections, f"{where}: unknown section")
 

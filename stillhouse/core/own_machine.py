@@ -16,9 +16,7 @@ GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 def own_cores() -> int:
     """The number of cores that this process may use, at least 1; a limit of 1.5 cores counts as 2."""
     limits = [len(os.sched_getaffinity(0))]
-    for quota, period in _limits("cpu.max"):
-        limits.append(math.ceil(quota / period))
-    return max(1, min(limits))
+    return max(1, min(limits + [math.ceil(quota / period) for quota, period in _limits("cpu.max")]))
 
 
 def own_memory() -> int:

@@ -9,6 +9,7 @@ import json
 import math
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Union, get_args, get_origin
@@ -154,19 +155,13 @@ def plain(value: Any) -> Any:
 
 
 def _read(text: str, base: type, words: str, where: str) -> Any:
-    if base is str:
-        return text
+    value: Any = text
     if base is bool:
-        switches = {"true": True, "yes": True, "false": False, "no": False}
-        if text.lower() not in switches:
-            raise InputError(f"{where} must be {words}, not {shown(text)}")
-        return switches[text.lower()]
-    try:
-        value = base(text)
-    except ValueError:
-        raise InputError(f"{where} must be {words}, not {shown(text)}") from None
-    refuse_not_finite(value, where)
-    return value
+        value = {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
+    elif base is int:
+        with suppress(ValueError):
+            value = int(text)
+    return _scalar(value, base, words, where)
 
 
 def refuse_not_finite(value: Any, where: str) -> None:

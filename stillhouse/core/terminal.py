@@ -25,7 +25,7 @@ class NobodyReads(Exception):
 
 def visible(text: object) -> str:
     """Text on one line, with harmful characters escaped."""
-    return _HARMFUL.sub(lambda found: _escaped(found[0]), str(text))
+    return _HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
 def visible_json(value: Any, **how: Any) -> str:
@@ -48,10 +48,6 @@ def message_lines(message: object) -> list[str]:
     """The lines of a message as `warn` prints them."""
     first, *others = map(visible, str(message).split("\n"))
     return [first, *(line if line.startswith("  ") else f"  {line}" for line in others)]
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def print_lines(stream: TextIO, lines: list[str]) -> None:

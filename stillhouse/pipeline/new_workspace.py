@@ -14,7 +14,6 @@ from stillhouse.core.own_machine import own_memory
 from stillhouse.core.terminal import show, warn
 from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 from stillhouse.corpus.sources.options import SAMPLE
-from stillhouse.pipeline import workspace
 from stillhouse.pipeline.model_choice import chosen as chosen_start
 from stillhouse.pipeline.model_choice import starts_of
 from stillhouse.pipeline.recipe_choice import (
@@ -34,11 +33,10 @@ from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recip
 from stillhouse.pipeline.run_forecast import forecast, why_none, why_unseen
 from stillhouse.pipeline.start_model import counted, unsuited
 from stillhouse.pipeline.training_amount import described, fit_into, usual
-from stillhouse.pipeline.workspace import make_workspace, refuse_missing
+from stillhouse.pipeline.workspace import make_workspace, refuse_missing, refuse_taken
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
-    from stillhouse.pipeline.recipes import Recipe
 
 Settings = Mapping[str, Mapping[str, Any]]
 NOTHING: Settings = {}
@@ -61,7 +59,7 @@ def make(
     with watched("new", quiet()):
         own, start = NOTHING, None
         starts = starts_of(model) if model is not None else []
-        workspace.refuse_taken(folder)
+        refuse_taken(folder)
         look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
         if questions:
             look = with_questions(look, questions)

@@ -64,13 +64,12 @@ DEPTH = 60
 def small(step: GraphStep, config: Any) -> Any:
     """The reduced settings of one step."""
     changes: dict[str, Any] = {}
-    for name, cap in {**CAPS, "depth": DEPTHS.get(step.kind, DEPTH)}.items():
-        kinds = field_types(type(config))
-        if name not in kinds:
-            continue
+    caps = {**CAPS, "depth": DEPTHS.get(step.kind, DEPTH)}
+    kinds = field_types(type(config))
+    for name in caps.keys() & kinds.keys():
         value = getattr(config, name)
-        if (value is None and name not in NULL_STAYS) or (value is not None and value > cap):
-            changes[name] = kind_of(kinds[name]).base(cap)
+        if (value is None and name not in NULL_STAYS) or (value is not None and value > caps[name]):
+            changes[name] = kind_of(kinds[name]).base(caps[name])
     instead = INSTEAD.get(step.name, INSTEAD.get(step.kind, {}))
     if step.kind == "pretrain" and config.trainable == "missing_head":
         # The sample's model has no head, and a head that predicts no better than token frequencies is refused.

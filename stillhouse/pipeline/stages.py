@@ -46,7 +46,7 @@ def changed(table: Sequence[GraphStep], rows: Any, where: str, sections: Collect
         return tuple(table)
     if not isinstance(rows, Mapping):
         raise InputError(f"{where}: {STAGES} must map steps to their inputs, not {shown(rows)}")
-    graph = _Graph(table, where, frozenset(sections))
+    graph = _Graph(table, where, frozenset(sections), {step.name: step for step in table})
     for name, row in rows.items():
         graph.read(str(name), row)
     graph.check_inputs()
@@ -60,11 +60,8 @@ class _Graph:
     table: Sequence[GraphStep]
     where: str
     sections: Collection[str]
-    steps: dict[str, GraphStep] = field(init=False)
+    steps: dict[str, GraphStep]
     given: set[tuple[str, str]] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.steps = {step.name: step for step in self.table}
 
     def refuse(self, name: str, why: str) -> InputError:
         return InputError(f"{self.where}: {STAGES}.{name}: {why}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stillhouse.core.artifacts import Manifest, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
+from stillhouse.models import encoder_settings
 from stillhouse.models.settings import MODULES, NO_MODEL
 from stillhouse.models.token_lengths import misfit, token_lengths
 
@@ -52,7 +53,6 @@ def start_of(model: str) -> Start:
 
     Raises `InputError` for a folder or package without a model or with one that cannot be opened, and for `none`.
     """
-    from stillhouse.models.encoder_settings import refuse_foreign_weights, transformer_in
     from stillhouse.models.model_place import base_of, refuse_unsupported
 
     if model == NO_MODEL:
@@ -66,7 +66,7 @@ def start_of(model: str) -> Start:
         kind = RETRIEVER if (folder / MODULES).is_file() else below.kind
         return replace(below, name=model, kind=kind, why=f"an adapter of {base}; {below.why}")
     if Path(model).is_dir():  # the hub's cache may lack files that `fetch-model` fetches
-        refuse_foreign_weights(transformer_in(folder))
+        encoder_settings.refuse_foreign_weights(encoder_settings.transformer_in(folder))
     kind, why = _kind(folder)
     return Start(model, kind, why, config_of(folder))
 
@@ -104,14 +104,13 @@ def place_of(model: str) -> Path | None:
     """
     from huggingface_hub import try_to_load_from_cache
 
-    from stillhouse.models.encoder_settings import CONFIG
     from stillhouse.models.model_place import locate
 
     source = locate(model)
     if Path(source).is_dir():
         return Path(source)
     with suppress(ValueError):  # a name that the hub cannot have, which `fetch-model` reports
-        for name in (CONFIG, MODULES):  # the model of a Router has no configuration of its own
+        for name in (encoder_settings.CONFIG, MODULES):  # the model of a Router has no configuration of its own
             if isinstance(found := try_to_load_from_cache(source, name), str):
                 return Path(found).parent
     return None
@@ -125,7 +124,6 @@ def _on_hub(name: str) -> tuple[str, str]:
     """
     from huggingface_hub import HfApi
 
-    from stillhouse.models.encoder_settings import is_decoder
     from stillhouse.models.model_place import ADAPTER, kind_of, refuse_kind
 
     try:
@@ -138,13 +136,12 @@ def _on_hub(name: str) -> tuple[str, str]:
         return UNKNOWN, f"on the Hugging Face Hub it has an {ADAPTER} of peft, whose base model is not known before"
     if MODULES in listed:
         return RETRIEVER, f"on the Hugging Face Hub it has a {MODULES} of sentence-transformers"
-    if is_decoder(info.config or {}):
+    if encoder_settings.is_decoder(info.config or {}):
         return DECODER, "its configuration on the Hugging Face Hub says so"
     return LANGUAGE_MODEL, f"on the Hugging Face Hub it has no {MODULES} of sentence-transformers"
 
 
 def _kind(folder: Path) -> tuple[str, str]:
-    from stillhouse.models.encoder_settings import CONFIG, is_decoder, is_saved_cross_encoder
     from stillhouse.models.model_place import is_bag_of_words
 
     if is_bag_of_words(folder):
@@ -153,12 +150,12 @@ def _kind(folder: Path) -> tuple[str, str]:
         found = _of_step(read_manifest(folder, verify=False))
         if found:
             return found
-    if is_saved_cross_encoder(folder):
+    if encoder_settings.is_saved_cross_encoder(folder):
         return LANGUAGE_MODEL, "it is a cross-encoder, whose layers were not trained to produce vectors"
     if (folder / MODULES).is_file():
         return RETRIEVER, f"it has a {MODULES} of sentence-transformers"
-    if is_decoder(config_of(folder)):
-        return DECODER, f"its {CONFIG} says so"
+    if encoder_settings.is_decoder(config_of(folder)):
+        return DECODER, f"its {encoder_settings.CONFIG} says so"
     return LANGUAGE_MODEL, f"it has no {MODULES} of sentence-transformers"
 
 
@@ -182,12 +179,11 @@ def _of_step(manifest: Manifest) -> tuple[str, str] | None:
 
 def config_of(folder: Path) -> Mapping[str, Any]:
     """The Hugging Face configuration in a model's folder; empty if it cannot be read."""
-    from stillhouse.models.encoder_settings import CONFIG, object_if_there, transformer_in
     from stillhouse.models.model_place import base_of
 
     with suppress(InputError, OSError):
         if base := base_of(folder):
             below = place_of(base)
             return config_of(below) if below else {}
-        return object_if_there(transformer_in(folder) / CONFIG)
+        return encoder_settings.object_if_there(encoder_settings.transformer_in(folder) / encoder_settings.CONFIG)
     return {}

@@ -31,7 +31,12 @@ COMMON_FLAGS = ("params", "report", "work", "device", "engine", "quiet", "help")
 
 def main(step: Step, argv: Sequence[str]) -> int:
     arguments = step_parser(step).parse(argv)
-    config = resolve_config(step, arguments)
+    where, values = f"stillhouse {step.name}", dict[str, Any]()
+    if arguments.params:
+        recipe, section = split_section(arguments.params, step.identifier)
+        where, values = f"{recipe}: {section}", dict(read_section(step, recipe, section))
+    given = given_settings(arguments, step.config)
+    config: Any = build(step.config, values | given, where)
     inputs = given_inputs(step, arguments)
     outputs = {}
     for port in step.outputs:
@@ -42,8 +47,7 @@ def main(step: Step, argv: Sequence[str]) -> int:
         refuse_foreign_file(arguments.report)
     in_recipe: AbstractContextManager[None] = nullcontext()
     if arguments.params:
-        recipe, section = split_section(arguments.params, step.identifier)
-        in_recipe = keys_in_errors(step, recipe, section, given_settings(arguments, step.config))
+        in_recipe = keys_in_errors(step, recipe, section, given)
     with environment(arguments), in_recipe:
         report = execute(step, config, inputs, outputs)
     if arguments.report and context.rank() == 0:  # only the first process writes, as with the outputs
@@ -98,7 +102,16 @@ def step_parser(step: Step) -> Parser:
                 group.add_argument(port.flag, dest=port.name, metavar="FOLDER", type=kind, help=text)
     group = parser.add_argument_group("settings (default < --params < flag)")
     add_setting_flags(group, step.config)
-    add_common_flags(parser, step.divided)
+    group = parser.add_argument_group("how it runs")
+    flag(
+        group,
+        "--params FILE[:SECTION]",
+        "the recipe to read settings from (default section: the one named after the step)",
+    )
+    flag(group, "--report FILE", "write the summary and metrics to FILE as JSON", output_file)
+    add_context_flags(group)
+    if step.divided:
+        add_engine_flag(group)
     return parser
 
 
@@ -146,20 +159,6 @@ def own_first(config: type) -> list[dataclasses.Field[Any]]:
     return [by_name[name] for name in dict.fromkeys(order)]
 
 
-def add_common_flags(parser: Parser, divided: bool) -> None:
-    """Flags that every step has besides its own; a step that is divided also gets the engine's."""
-    group = parser.add_argument_group("how it runs")
-    flag(
-        group,
-        "--params FILE[:SECTION]",
-        "the recipe to read settings from (default section: the one named after the step)",
-    )
-    flag(group, "--report FILE", "write the summary and metrics to FILE as JSON", output_file)
-    add_context_flags(group)
-    if divided:
-        add_engine_flag(group)
-
-
 def add_engine_flag(group: argparse._ActionsContainer) -> None:
     flag(
         group,
@@ -201,20 +200,6 @@ def environment(arguments: argparse.Namespace, folder: Path | None = None) -> Ab
     }
     chosen = {name: "1" if value is True else str(value) for name, value in values.items() if value is not None}
     return environment_variables(chosen)
-
-
-def resolve_config(step: Step, arguments: argparse.Namespace) -> Any:
-    """The settings of one run: dataclass default, then the recipe's section, then flags.
-
-    Raises `InputError` for an unknown section or setting, and for a value of the wrong type or out of its range.
-    """
-    where = f"stillhouse {step.name}"
-    values: Mapping[str, Any] = {}
-    if arguments.params:
-        path, section = split_section(arguments.params, step.identifier)
-        where = f"{path}: {section}"
-        values = read_section(step, path, section)
-    return build(step.config, dict(values) | given_settings(arguments, step.config), where)
 
 
 def split_section(text: str, default: str) -> tuple[Path, str]:

@@ -23,7 +23,6 @@ NAME = "retriever"
 RECORD = "release.json"
 COMMITTED = ("dvc.yaml", "dvc.lock", "params.yaml", RECORD)
 """The files that a promotion commits; the rest of the branch stays unchanged."""
-BUMPS = ("major", "minor", "patch")
 ATTEMPTS = 5
 Version = tuple[int, int, int]
 
@@ -131,7 +130,6 @@ def _record(git: Git, tag: str) -> dict[str, Any]:
 
 def next_version(history: History, bump: str) -> Version:
     """The version after the newest one; the first is 1.0.0."""
-    assert bump in BUMPS, bump
     if not history.releases:
         return (1, 0, 0)
     major, minor, patch = history.releases[-1].version
@@ -262,10 +260,8 @@ def changed_files(git: Git, base: str, head: str) -> list[str]:
 
 def last_release(git: Git) -> str:
     """The commit of the newest release that precedes the checked-out commit, or "" if there is none."""
-    try:
-        return git.commit_of(git("describe", "--tags", "--abbrev=0", "--match", f"{NAME}@v*", "HEAD"))
-    except GitFailed:
-        return ""
+    tag = git.if_it_succeeds("describe", "--tags", "--abbrev=0", "--match", f"{NAME}@v*", "HEAD")
+    return git.commit_of(tag) if tag else ""
 
 
 def _champion_ref(git: Git, history: History, release: Release, commit: str, why: str = "promoted") -> dict[str, str]:

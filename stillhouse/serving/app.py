@@ -27,7 +27,7 @@ from stillhouse.serving import (
     status_api,
 )
 from stillhouse.serving.batcher import Batcher
-from stillhouse.serving.errors import Problem, error_response, on_http, on_invalid, on_problem
+from stillhouse.serving.errors import error_response, on_http, on_invalid
 from stillhouse.serving.guard import Guard
 from stillhouse.serving.metrics import Metrics
 from stillhouse.serving.open_releases import OpenReleases
@@ -60,7 +60,6 @@ def make_app(service: Service) -> ASGIApp:
     # The page comes first: it answers only browsers, and the others answer the same addresses for programs.
     for api in (page, search_api, documents_api, embeddings_api, rerank_api, inference_api, status_api):
         app.include_router(api.router)
-    app.add_exception_handler(Problem, on_problem)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(Exception, _on_crash)

@@ -46,12 +46,8 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Problem(Exception):
+class Problem(HTTPException):
     """A request without an answer: an HTTP status and a sentence with the remedy."""
-
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.headers = status, message, dict(headers or {})
 
 
 def error_body(path: str, status: int, message: str) -> dict[str, Any]:
@@ -69,15 +65,10 @@ def error_response(path: str, status: int, message: str, headers: Mapping[str, s
     return JSONResponse(error_body(path, status, message), status, dict(headers or {}))
 
 
-async def on_problem(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)
-    return error_response(request.url.path, error.status, error.message, error.headers)
-
-
 async def on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     said = {404: "there is no such endpoint; see /docs", 405: "this endpoint needs another method; see /docs"}
-    message = said.get(error.status_code, str(error.detail))
+    message = str(error.detail) if isinstance(error, Problem) else said.get(error.status_code, str(error.detail))
     return error_response(request.url.path, error.status_code, message, error.headers)
 
 

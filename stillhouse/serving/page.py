@@ -60,7 +60,7 @@ async def answer(request: Request, service: Served) -> Response:
         release, found = await _found(service, query, top)
         service.note(release, query, found)
     except Problem as problem:
-        return _page(service, status=problem.status, error=problem.message, query=query)
+        return _page(service, status=problem.status_code, error=problem.detail, query=query)
     response = _page(service, query=query, top=top or 10, hits=found)
     if token:
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")

@@ -75,16 +75,13 @@ class Passages:
         found = [{name: values[row].as_py() for name, values in taken} for row in rows]
         if TEXT in columns:
             for each, row in zip(found, rows):
-                each[TEXT] = self._text(row)
+                begin, end = self._offsets_N[row], self._offsets_N[row + 1]
+                each[TEXT] = os.pread(self._texts, end - begin, begin).decode()
         return found
 
     def documents_of(self, rows: Sequence[int]) -> list[str]:
         """The article of each passage, or its own id if it has none."""
         return [each["article_id"] or each["passage_id"] for each in self.at(rows, "article_id", "passage_id")]
-
-    def _text(self, row: int) -> str:
-        begin, end = self._offsets_N[row], self._offsets_N[row + 1]
-        return os.pread(self._texts, end - begin, begin).decode()
 
     def fields_at(self, rows: Sequence[int]) -> list[dict[str, Value]]:
         """The fields of the passages `rows`, without null."""

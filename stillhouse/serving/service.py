@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.search.vector_index import cut
 from stillhouse.serving.batcher import Batcher, Embedded, Ended, Job, QueueFull, TooLate
 from stillhouse.serving.errors import Problem
@@ -68,11 +69,8 @@ class Service:
                 raise Problem(413, f"a text of {what} has more than {limits.characters:,} characters; shorten it")
             if not text.strip():
                 raise Problem(422, f"a text of {what} is empty; leave it out")
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                message = f"a text of {what} is not valid Unicode: it has half of a surrogate pair"
-                raise Problem(422, message) from None
+            if not is_unicode(text):
+                raise Problem(422, f"a text of {what} is not valid Unicode: it has half of a surrogate pair")
 
     def check_model(self, name: str) -> None:
         """Raises `Problem` for another model's name, so that no client mistakes these vectors for another model's."""

@@ -84,7 +84,7 @@ def test_the_schedules_of_the_page_are_applied_listed_and_watched(
     Path("schedules.yaml").write_text(content.replace("sha256:…", DIGEST))
     kubeflow.keep("shared")
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, "c1", "one.dir"))
-    monkeypatch.setattr(watching, "in_use", lambda watch: watching.InUse(None))
+    monkeypatch.setattr(watching, "in_use", lambda watch: (None, frozenset(), False))
     said = type_here(section("docs/releases.md", "Schedules"))
     [nightly] = kubeflow.recurring
     assert nightly["trigger"]["cron_schedule"]["cron"] == "0 0 3 * * *"

@@ -126,13 +126,13 @@ def outcome(watched: Watched, seconds: float, failure: str) -> Values:
 
 def push_results(
     settings: MonitoringSettings, watched: Watched, values: Values, log: Callable[[str], None], *, keep: bool = False
-) -> bool:
+) -> None:
     """Push results as the group of a step or task; the run is not part of the group's name."""
     from stillhouse.core.monitoring.exporter import push
 
     group = {name: watched.common[name] for name in GROUPED_BY}
     rest = {name: value for name, value in watched.common.items() if name not in group}
-    return push(settings.gateway, RESULTS, values, group, log, rest, keep)
+    push(settings.gateway, RESULTS, values, group, log, rest, keep)
 
 
 def reason(error: BaseException) -> str:

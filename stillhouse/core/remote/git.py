@@ -71,6 +71,13 @@ class Git:
             raise GitFailed(redact(done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"))
         return done.stdout.strip()
 
+    def if_it_succeeds(self, *words: str) -> str:
+        """The output of a git command, or "" if it fails."""
+        try:
+            return self(*words)
+        except GitFailed:
+            return ""
+
     @property
     def prefix(self) -> str:
         """The folder's path in the repository: "", or a path that ends with a slash."""
@@ -104,10 +111,7 @@ class Git:
 
     def commit_of(self, revision: str) -> str:
         """The commit of a revision, or "" if it does not exist."""
-        try:
-            return self("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
-        except GitFailed:
-            return ""
+        return self.if_it_succeeds("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
 
     def read(self, revision: str, path: str) -> str:
         """The text of one of the folder's files at a revision."""
@@ -173,14 +177,8 @@ class Git:
             f"GIT_{role}_{part}": NOBODY[part]
             for role in ("AUTHOR", "COMMITTER")
             for part, key in (("NAME", "user.name"), ("EMAIL", "user.email"))
-            if not os.environ.get(f"GIT_{role}_{part}") and not self._configured(key)
+            if not os.environ.get(f"GIT_{role}_{part}") and not self.if_it_succeeds("config", "--get", key)
         }
-
-    def _configured(self, key: str) -> bool:
-        try:
-            return bool(self("config", "--get", key))
-        except GitFailed:
-            return False
 
 
 class GitFailed(Exception):

@@ -20,7 +20,7 @@ from stillhouse.kubeflow.pipelines.interface import make_pipeline
 from stillhouse.kubeflow.pipelines.ir import compile_small
 from stillhouse.kubeflow.pipelines.placement_table import DEFAULT_TABLE, PlacementTable, find_table
 from stillhouse.kubeflow.pipelines.stage_component import OUTPUTS, kind_of, written
-from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json, kinds_of
+from stillhouse.kubeflow.pipelines.tasks import Pods, add_stages, as_json
 from stillhouse.kubeflow.pipelines.train import pipeline_inputs
 from stillhouse.kubeflow.pods.compare import shared_stages, shared_steps
 from stillhouse.kubeflow.pods.stage import FOLDER, RECIPE
@@ -53,7 +53,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
         made = add_stages(stages, check, pods, MODULE, "run_shared")
         folders = {stage.name: made[stage.name].outputs[FOLDER] for stage in stages}
         there = variants_component(stages)(recipe=check.outputs[RECIPE], **folders)
-        pods.place_steps(there, LABEL, list(dict.fromkeys(kinds_of(varied_steps(plan)))), 1, LABEL)
+        pods.place_steps(there, LABEL, list(dict.fromkeys(step.kind for step in varied_steps(plan))), 1, LABEL)
 
     description = f"Compares pre-training objectives: {plan.sweep.title or plan.sweep.name}."
     return make_pipeline(NAME, description, inputs, table, body)

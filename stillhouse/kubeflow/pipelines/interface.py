@@ -60,11 +60,10 @@ def make_pipeline(
     # A signature has required parameters first.
     in_order = sorted(every, key=lambda entry: entry.default is not None)
     names = [entry.name for entry in in_order]
-    assert len(set(names)) == len(names), names
 
     def pipeline(*arguments: Any) -> None:
         given = dict(zip(names, arguments))
-        pods = Pods(table, given, table.shards if table else 1, name)
+        pods = Pods(table, given, name)
         end = report_end()(pipeline=name, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         with dsl.ExitHandler(pods.place(end, END, "report_end", waits=False), name=name):
             body(given, pods)

@@ -88,10 +88,7 @@ class PlacementTable:
 
 def find_table(name: str) -> PlacementTable:
     """A shipped table by name, or a table by file. Raises `InputError` if it is missing or wrong."""
-    return read_table(find_file(name, FOLDER, "placement table"))
-
-
-def read_table(path: Path) -> PlacementTable:
+    path = find_file(name, FOLDER, "placement table")
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} must map kinds, steps and shared to their rows")

@@ -15,7 +15,7 @@ from stillhouse.core.config import field_types
 from stillhouse.kubeflow.pipelines.interface import config_inputs, make_pipeline
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.stage_component import kind_of, written
-from stillhouse.kubeflow.pipelines.tasks import Pods, add_stage, kinds_of
+from stillhouse.kubeflow.pipelines.tasks import Pods, add_stage
 from stillhouse.kubeflow.pods.refresh import PLANNED, REFRESHED, RELEASED, SUMMARY
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, NODES, RECIPE
@@ -48,7 +48,7 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
         made: dict[str, PipelineTask] = {}
         for stage in first:
             task = add_stage(stage, first, made, check, (MODULE, "run_first_stage"))
-            made[stage.name] = pods.place_steps(task, stage.name, kinds_of(stage.steps))
+            made[stage.name] = pods.place_steps(task, stage.name, [step.kind for step in stage.steps])
         corpus = {stage.name: made[stage.name].outputs[FOLDER] for stage in first}
         planned = plan_component(first)(**{RECIPE: check.outputs[RECIPE]}, **corpus)
         pods.place(planned, "plan-refresh", "plan")
@@ -58,7 +58,7 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
             there = add_stage(
                 levels.every_stage(), first, made, check, (MODULE, "run_refresh_stage"), known=known, more=DECIDED
             )
-            pods.place_steps(there, CHALLENGER, kinds_of(levels.every_stage().steps))
+            pods.place_steps(there, CHALLENGER, [step.kind for step in levels.every_stage().steps])
             outputs = {PLANNED: planned.outputs[REFRESHED], CHALLENGER: there.outputs[FOLDER]}
             done = release_component(first)(**{RECIPE: check.outputs[RECIPE]}, **outputs, **corpus)
             pods.place(done, "release-refresh", "promote")

@@ -28,7 +28,7 @@ OUTPUTS = (f"{METRICS}: Output[Metrics]", f"{PAGE}: Output[HTML]")
 
 def kind_of(stage: Stage) -> str:
     """The type that Kubeflow shows for a stage's folder."""
-    return "Model" if any(port.holds == "Model" for step in stage.steps for port in step.spec.outputs) else "Dataset"
+    return "Model" if any(port.kind == "model" for step in stage.steps for port in step.spec.outputs) else "Dataset"
 
 
 def stage_component(

@@ -11,13 +11,11 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.access import refused
-
-if TYPE_CHECKING:
-    from stillhouse.kubeflow.pipelines.ir import Compiled
+from stillhouse.kubeflow.pipelines.ir import Compiled
 
 PAGE = 100
 """How many entries a request lists."""

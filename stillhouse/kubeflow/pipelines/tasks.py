@@ -17,7 +17,7 @@ from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.stage import DIGEST, FOLDER, NODES, PLAN, RECIPE
 from stillhouse.kubeflow.trainjob.settings import OWN, nodes_text
-from stillhouse.pipeline.graph_steps import GraphStep, Stage
+from stillhouse.pipeline.graph_steps import Stage
 from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
 
@@ -26,13 +26,12 @@ from stillhouse.pipeline.steps.sharding import DIVIDED
 class Pods:
     """Where the tasks of one pipeline run. Without a table, they run on this machine in the local runner.
 
-    `chosen` holds the pipeline's parameters, as kfp passes them to the pipeline's function. `shards` is the number of
-    parts in which the task's pod and nodes encode and count a corpus. `pipeline` is its name.
+    `chosen` holds the pipeline's parameters, as kfp passes them to the pipeline's function. `pipeline` is its
+    name.
     """
 
     table: PlacementTable | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    shards: int = 1
     pipeline: str = ""
     first: PipelineTask | None = None
     """The task that writes which nodes the others start."""
@@ -69,10 +68,10 @@ class Pods:
         task.set_display_name(label).set_caching_options(False)
         if not self.table:
             return task
-        several = self._several(names, self.shards if shards is None else shards)
+        several = self._several(names, self.table.shards if shards is None else shards)
         placement = self.table.of_task(label, names, several)
-        if parts and self.shards > 1 and not several:
-            several[parts] = replace(placement, nodes=self.shards)
+        if parts and self.table.shards > 1 and not several:
+            several[parts] = replace(placement, nodes=self.table.shards)
             placement = launcher_of(placement)
         place(task, placement, label, self.chosen, self.pipeline, label)
         if any(of.accelerator for of in several.values()):
@@ -103,10 +102,6 @@ class Pods:
         return found
 
 
-def kinds_of(steps: Iterable[GraphStep]) -> list[str]:
-    return [step.kind for step in steps]
-
-
 def as_json(recipe: Recipe) -> str:
     """A recipe as compact JSON; sections without settings are left out."""
     content = {name: section for name, section in recipe.items() if section}
@@ -128,7 +123,8 @@ def add_stages(
     for stage in stages:
         digests = {name: of.outputs["Output"] for name, of in made.items()}
         task = add_stage(stage, stages, made, first, (module, call), first.outputs[PLANNED.format(stage.name)], digests)
-        made[stage.name] = pods.place_steps(task, stage.name, kinds_of(stage.steps)).set_caching_options(True)
+        made[stage.name] = pods.place_steps(task, stage.name, [step.kind for step in stage.steps])
+        made[stage.name].set_caching_options(True)
     return made
 
 

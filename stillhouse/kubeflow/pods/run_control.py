@@ -70,8 +70,8 @@ def end_run(values: Mapping[str, Any]) -> None:
         report_run(None if end == UNKNOWN else end == SUCCEEDED, say)
 
 
-def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
-    """Push how the run of this pod ended, if the environment names a gateway; return whether it was pushed.
+def report_run(succeeded: bool | None, log: Callable[[str], None]) -> None:
+    """Push how the run of this pod ended, if the environment names a gateway.
 
     `succeeded` is None if unknown. Then only the time is pushed: it replaces the previous run's result at the gateway,
     so that an old failure does not trigger an alert and an old success does not silence one. As for steps, the run is
@@ -80,7 +80,7 @@ def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
     try:
         settings = monitoring_settings()
         if not settings.gateway:
-            return False
+            return
         from stillhouse.core.monitoring.exporter import push
         from stillhouse.core.monitoring.table import RUNS
 
@@ -88,10 +88,9 @@ def report_run(succeeded: bool | None, log: Callable[[str], None]) -> bool:
         if succeeded is not None:
             values["stillhouse_run_success"] = float(succeeded)
         group = {"pipeline": label(settings.pipeline)}
-        return push(settings.gateway, RUNS, values, group, log, {"run": label(settings.run)})
+        push(settings.gateway, RUNS, values, group, log, {"run": label(settings.run)})
     except (InputError, ImportError) as error:
         log(f"the outcome of the run was not pushed: {error}")
-        return False
 
 
 def check_run(pipeline: str, values: Mapping[str, Any]) -> None:

@@ -31,10 +31,9 @@ def processes_for(step: Step) -> int:
     """
     if not step.parallel or context.world_size() > 1:
         return 1
-    asked = os.environ.get(PROCESSES) or ""
-    if asked and (not asked.isdecimal() or not int(asked)):
-        raise InputError(f"${PROCESSES} is {asked!r}; use a whole number of at least 1")
-    if asked:
+    if asked := os.environ.get(PROCESSES):
+        if not asked.isdecimal() or not int(asked):
+            raise InputError(f"${PROCESSES} is {asked!r}; use a whole number of at least 1")
         return int(asked)
     if context.device() == "cpu":
         return 1

@@ -24,7 +24,6 @@ from stillhouse.core.environment import environment_variables, software
 from stillhouse.core.errors import ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
-from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.monitoring.settings import TASK
 from stillhouse.core.monitoring.watch import watch_task
 from stillhouse.core.own_files import link_or_copy
@@ -156,7 +155,7 @@ class StageInPod:
         # A pod that was killed between a step's outputs and its report leaves none.
         reports = {name: read_report(path, {}) if path.is_file() else Report("") for name, path in paths.items()}
         artifact = self.values[FOLDER]
-        with doing("handing over what it wrote"), whole_folder(Path(artifact.path)) as staging:
+        with activity.doing("handing over what it wrote"), whole_folder(Path(artifact.path)) as staging:
             for name in reports:
                 shutil.copytree(self.root / name, staging / name, copy_function=link_or_copy)
         digest = stage_digest(Path(artifact.path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,21 @@ class Config(Settings):
             raise InputError("corpora is empty; name at least one folder")
 
 
-def config_of(values: Mapping[str, Any]) -> Config:
-    """The settings among a component's arguments."""
-    return from_forms(Config, values, f"pipeline {NAME}")
-
-
-def arguments_of(config: Config, corpora: Sequence[str]) -> argparse.Namespace:
-    """The settings as parsed command-line arguments of `stillhouse zero-shot`."""
+def read_arguments(values: Mapping[str, Any]) -> tuple[Config, argparse.Namespace]:
+    """The settings among a component's arguments, also as parsed arguments of `stillhouse zero-shot`."""
+    config = from_forms(Config, values, f"pipeline {NAME}")
     words = [f"--retriever={model}" for model in config.retrievers]
     words += [f"--hybrid={weights}" for weights in config.hybrids]
     words += [f"{flag_of(name)}={as_flag(getattr(config, name))}" for name in field_types(Settings)]
     words += [f"--baseline={config.baseline}"] if config.baseline else []
     words += [] if config.bm25 else ["--no-bm25"]
-    return zero_shot_arguments([*words, "--", *corpora])
+    return config, zero_shot_arguments([*words, "--", *config.corpora])
 
 
 def check_corpora(values: Mapping[str, Any]) -> None:
     """Ends the process with the exit code of bad input if a corpus does not exist or a setting is wrong."""
     with one_line_errors():
-        config = config_of(values)
-        checked_plan(arguments_of(config, config.corpora))
+        checked_plan(read_arguments(values)[1])
 
 
 def run_zero_shot(values: Mapping[str, Any]) -> None:
@@ -90,8 +85,7 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
     """
     with one_line_errors():
         refuse_lost_gpu()
-        config = config_of(values)
-        arguments = arguments_of(config, config.corpora)
+        config, arguments = read_arguments(values)
         plan, baseline = checked_plan(arguments)
         arguments.folder = work_root().absolute() / f"{NAME}-{digest_json([asdict(config), software()])[:20]}"
         root = arguments.folder / ARTIFACTS

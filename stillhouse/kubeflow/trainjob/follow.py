@@ -22,10 +22,8 @@ COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 
 def condition(job: Plain, kind: str) -> Plain | None:
     """The job's condition of this kind if it is true, else None."""
-    for one in job.get("status", {}).get("conditions", []):
-        if one["type"] == kind and one["status"] == "True":
-            return dict(one)
-    return None
+    conditions = job.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == kind and one["status"] == "True"), None)
 
 
 def state(job: Plain) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from stillhouse.kubeflow.kubernetes_api import Plain
 
 CONTAINER = "main"
 """The container of a Kubeflow task that runs the step."""
 RUN_LABEL = "pipeline/runid"
 """The pod label in which Kubeflow Pipelines stores the run's id."""
-
-Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stillhouse.core.artifacts import digest_bytes
 from stillhouse.core.config import setting
@@ -59,8 +59,7 @@ def train_retriever(
     if loss is not None:
         step = replace(step, config=OwnLossConfig, run=partial(train_retriever_step.run, loss=loss))
         settings["loss"] = name_and_digest(loss)
-    arguments: dict[str, Any] = {"corpus": corpus, "encoder": encoder, "negatives": negatives, "output": output}
-    arguments |= {"teacher": teacher}
+    arguments = {"corpus": corpus, "encoder": encoder, "negatives": negatives, "teacher": teacher, "output": output}
     return run_step(step, "train_retriever", arguments, settings)
 
 

@@ -73,7 +73,7 @@ STEP = Step(
         CORPUS,
         Port("champion", "the run of the released retriever", agrees_on=("corpus",)),
         Port("challenger", "the run of the retriever that may replace it", agrees_on=("corpus",)),
-        Port(INDEXES[0], "the released index, of any corpus", kind="model", optional=True, holds="Dataset"),
+        Port(INDEXES[0], "the released index, of any corpus", kind="model", optional=True),
         Port(INDEXES[1], "the index that may replace it", optional=True, agrees_on=("corpus",)),
     ),
     outputs=(Port("verdict", "which one to release, and why"),),

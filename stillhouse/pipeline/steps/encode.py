@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stillhouse.core.context import Context
+from stillhouse.core.context import Context, rank
 from stillhouse.pipeline.steps.sharding import ShardConfig
 from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig
@@ -16,7 +16,6 @@ class Config(ShardConfig, EncodingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.core.context import rank
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.corpus_encoding import encode_corpus, model_key

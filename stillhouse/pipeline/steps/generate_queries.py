@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stillhouse.core.artifacts import digest_json, read_manifest
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
@@ -106,7 +107,6 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.core.artifacts import read_manifest
     from stillhouse.corpus.query_generation import REASONS, chosen_rows, generate, write_dropped, write_queries
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.report.made_questions import render_questions
@@ -207,7 +207,6 @@ def _answers(
         server = ChatServer(config.base_url, timeout_s=config.timeout_s, tries=config.tries)
         context.log(f"[generate-queries] {config.model} at {server.address} is asked about {len(rows):,} passages")
         return asking.prompt, ask_all(passages, asking, server, config.max_concurrency)
-    from stillhouse.core.artifacts import digest_json
     from stillhouse.models.local_answers import write_about
     from stillhouse.models.model_place import content_of, generator_place
     from stillhouse.models.text_generator import TextGenerator

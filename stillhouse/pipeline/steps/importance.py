@@ -50,9 +50,7 @@ STEP = Step(
     Config,
     inputs=(
         TOKENS,
-        Port(
-            "counts", "n-gram counts of other passages, to add to these", kind="model", optional=True, holds="Dataset"
-        ),
+        Port("counts", "n-gram counts of other passages, to add to these", kind="model", optional=True),
     ),
     outputs=(Port("importance", "n-gram counts and one AMI value per token"),),
     run=run,

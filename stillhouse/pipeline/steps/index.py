@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stillhouse.core.context import Context
+from stillhouse.core.context import Context, rank
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
 from stillhouse.search.settings import EncodingConfig, IndexConfig
@@ -17,7 +17,6 @@ class Config(IndexConfig, EncodingConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import read_manifest
-    from stillhouse.core.context import rank
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.corpus_encoding import encode_corpus, model_key
@@ -66,7 +65,6 @@ STEP = Step(
             "vectors from `encode`: one folder, or a folder with one for each shard",
             kind="model",
             optional=True,
-            holds="Dataset",
         ),
         GATE,
     ),

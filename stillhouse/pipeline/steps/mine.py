@@ -67,7 +67,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.training import mine_negatives as mining
-    from stillhouse.training.mine_negatives import below, limits
     from stillhouse.training.negatives import Negatives, describe
 
     if config.others_depth and "others" not in inputs:
@@ -84,10 +83,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     limits_Q = None
     if config.margin != "none":
         scores = ranking.score(query_of_positive, positives)
-        limits_Q = limits(config.relative_margin, scores, offsets)
+        limits_Q = mining.limits(config.relative_margin, scores, offsets)
         if config.margin_on == "train":
             limits_Q[(asked.queries["split"] == "dev").to_numpy()] = np.inf
-    accept = [] if limits_Q is None else [below(ranking.score, limits_Q)]
+    accept = [] if limits_Q is None else [mining.below(ranking.score, limits_Q)]
     own_QD, above = mining.ranked(asked, ranking.search, config.negatives_depth, limits_Q, config.range_max)
     sources = [own_QD]
     if config.others_depth:

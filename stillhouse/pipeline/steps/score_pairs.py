@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stillhouse.core.context import Context
+from stillhouse.core.context import Context, rank
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.steps.spec import CORPUS, Paths, Port, Report, Step
 from stillhouse.training.settings import ScoredPairsConfig as Config
@@ -84,7 +84,6 @@ def _scores(
 
     import numpy as np
 
-    from stillhouse.core.context import rank
     from stillhouse.corpus.store import open_passage_texts
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.pair_scores import score_pairs

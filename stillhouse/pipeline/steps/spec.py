@@ -39,7 +39,7 @@ class Port:
     `kind` "data" is tied to the corpus that it came from: a step refuses it if it was made from something other than
     the step's other inputs. `kind` "model" works with any corpus, and may come from outside Stillhouse. `agrees_on`
     names the inputs that a data port must share with the step, if not all: negatives that another retriever mined
-    belong to the same corpus. `holds` is "Model" or "Dataset", the type that Kubeflow shows. An output may belong
+    belong to the same corpus. An output may belong
     `beside` outputs declared before it. Their digests are then recorded among its inputs, which ties an index to its
     model. An input port may take `many` folders, each with a name. The key of one among a step's inputs is `port/NAME`
     (`run/bm25`). There is at least one unless the port is optional, and they keep the order given. Instead of a
@@ -51,14 +51,9 @@ class Port:
     kind: str = "data"
     optional: bool = False
     agrees_on: tuple[str, ...] = ()
-    holds: str = ""
     many: bool = False
     beside: tuple[str, ...] = ()
     file: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.holds:
-            object.__setattr__(self, "holds", "Model" if self.kind == "model" else "Dataset")
 
     @property
     def flag(self) -> str:
@@ -122,8 +117,7 @@ class Step:
         name = key.partition("/")[2]
         return self.port_of(key).flag, f"{name}={folder}" if name else folder
 
-    def order_of(self, folders: Iterable[str]) -> dict[str, list[str]]:
+    def order_of(self, folders: Mapping[str, object]) -> dict[str, list[str]]:
         """The folder names of each port that takes many, in order; manifests sort what they record."""
-        keys = list(folders)
-        given = {port.name: [key.partition("/")[2] for key in port.keys(keys)] for port in self.inputs if port.many}
+        given = {port.name: list(named(folders, port.name)) for port in self.inputs if port.many}
         return {name: names for name, names in given.items() if names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from stillhouse.core.config import setting
@@ -27,8 +27,6 @@ class Config(QueryTrainingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from dataclasses import asdict
-
     from stillhouse.core.artifacts import copy_content
     from stillhouse.core.curves import describe, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus

@@ -24,7 +24,7 @@ CONTENT = {"service_account": "stillhouse-steps", "schedules": {"nightly": SCHED
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
     """Start a server with a shared pipeline. The watched corpus was never released."""
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, "c1", "one.dir"))
-    monkeypatch.setattr(watching, "in_use", lambda watch: watching.InUse(None))
+    monkeypatch.setattr(watching, "in_use", lambda watch: (None, frozenset(), False))
     with serve(monkeypatch, tmp_path) as known:
         known.keep("shared")
         monkeypatch.setenv("KF_PIPELINES_ENDPOINT", known.host)

@@ -14,7 +14,7 @@ from stillhouse import cli
 from stillhouse.core.remote.dvc_source import Found
 from stillhouse.kubeflow.pipelines.schedules import watch as watching
 from stillhouse.kubeflow.pipelines.schedules.file import Watch
-from stillhouse.kubeflow.pipelines.schedules.watch import InUse, look
+from stillhouse.kubeflow.pipelines.schedules.watch import look
 from stillhouse.releases.tags import Release
 
 
@@ -24,9 +24,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     state = SimpleNamespace(digest="one.dir", commit="c1", champion=None, refused=False, more=(), cluster=Memory())
     state.watch = Watch(name="articles", pipeline="refresh", releases="r.git", repo="a.git", path="corpus")
     monkeypatch.setattr(watching, "look_up", lambda repo, revision, path: Found(repo, path, state.commit, state.digest))
-    monkeypatch.setattr(
-        watching, "in_use", lambda watch: InUse(state.champion, frozenset(state.more), refused=state.refused)
-    )
+    monkeypatch.setattr(watching, "in_use", lambda watch: (state.champion, frozenset(state.more), state.refused))
     return state
 
 

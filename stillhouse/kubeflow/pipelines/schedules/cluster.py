@@ -12,6 +12,7 @@ from stillhouse.core.remote.address import redact
 from stillhouse.kubeflow.pipelines.access import refused
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedule
 from stillhouse.kubeflow.pipelines.stored import all_pages, by_name, find_pipeline, newest_versions
+from stillhouse.kubeflow.pipelines.submit import Cluster
 
 FAILED = "FAILED"
 FINISHED = frozenset({"SUCCEEDED", FAILED, "SKIPPED", "CANCELED", "CANCELING"})
@@ -32,7 +33,7 @@ class Kubeflow:
     """
 
     def __init__(self, experiment: str, endpoint: str = "", namespace: str = "", client: Any = None) -> None:
-        self._client = client or _connect(endpoint, namespace)
+        self._client = client or Cluster(host=endpoint, namespace=namespace, flag="--endpoint").connect()
         self._namespace = namespace
         self._experiment_name = experiment
 
@@ -147,11 +148,3 @@ def _reported(what: str) -> Iterator[None]:
         raise InputError(
             f"kfp refuses {what}: {redact(str(error))[:400]} Fix the file, or the cause named above"
         ) from None
-
-
-def _connect(endpoint: str, namespace: str) -> Any:
-    try:
-        from stillhouse.kubeflow.pipelines import submit
-    except ImportError:
-        raise InputError("schedules need kfp: pip install 'stillhouse[kubeflow]'") from None
-    return submit.Cluster(host=endpoint, namespace=namespace, flag="--endpoint").connect()

@@ -45,18 +45,6 @@ class Seen:
         return f"{self.watch}: {self.kind}, {self.why}"
 
 
-@dataclass(frozen=True)
-class InUse:
-    """The state of the releases' repository: the release in use, and the contents of all released corpora.
-
-    `refused`: a challenger of the release in use was refused.
-    """
-
-    champion: Release | None
-    released: frozenset[str] = frozenset()
-    refused: bool = False
-
-
 def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
     """Compares DVC's digest of the watched path with that of the champion's corpus, and starts the pipeline.
 
@@ -68,8 +56,7 @@ def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
     """
     version = cluster.version_of(watch.pipeline, watch.version)
     found = look_up(watch.repo, watch.revision, watch.path)
-    now = in_use(watch)
-    champion = now.champion
+    champion, released, refused = in_use(watch)
     if champion and content_of(found) == _content(champion):
         return Seen(watch.name, "unchanged", f"{watch.path} is the same as in {champion.name}", fresh=True)
     key = digest_json([watch.name, content_of(found), champion.tag if champion else ""])[:12]
@@ -89,7 +76,7 @@ def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
         why = f"run {name} {attempts[0].state}; --again starts another"
         # A success without a release or a refusal means the release's own passages under another digest.
         succeeded = any(run.state == "SUCCEEDED" for run in for_change)
-        fresh = succeeded and not now.refused and content_of(found) not in now.released
+        fresh = succeeded and not refused and content_of(found) not in released
         return Seen(watch.name, "known", why, attempts[0].run_id, fresh=fresh and champion is not None)
     if attempts:
         name = f"{name}-{len(attempts) + 1}"
@@ -99,14 +86,17 @@ def look(watch: Watch, cluster: Kubeflow, *, again: bool = False) -> Seen:
     return Seen(watch.name, "started", why, run_id, in_flight=True)
 
 
-def in_use(watch: Watch) -> InUse:
-    """The released state, read from a clone of the repository without its data."""
+def in_use(watch: Watch) -> tuple[Release | None, frozenset[str], bool]:
+    """The release in use, the contents of all released corpora, and whether a challenger of that release was refused.
+
+    Read from a clone of the repository without its data.
+    """
     with TemporaryDirectory() as place:
         git = open_clone(watch.releases, watch.branch, Path(place) / "releases")
         history = read_history(git)
         released = frozenset(_content(release) for release in history.releases)
         refused = bool(history.champion and refused_beside(git, history.champion))
-        return InUse(history.champion, released, refused)
+        return history.champion, released, refused
 
 
 def content_of(found: Found) -> str:
@@ -130,15 +120,15 @@ def watch_interval() -> float:
 
 def report_schedule(
     schedule: str, interval_seconds: float, fresh: bool, in_flight: bool, log: Callable[[str], None]
-) -> bool:
-    """Push that `schedule` has just checked, if the environment names a gateway; return whether it was pushed.
+) -> None:
+    """Push that `schedule` has just checked, if the environment names a gateway.
 
     `fresh`: the release matches the current corpus. While it does not, the time when it last did stays unchanged.
     `in_flight`: a run for the change is in flight.
     """
     settings = monitoring_settings()
     if not settings.gateway:
-        return False
+        return
     from stillhouse.core.monitoring.exporter import push
     from stillhouse.core.monitoring.table import SCHEDULES
 
@@ -150,4 +140,4 @@ def report_schedule(
     }
     if fresh:
         values["stillhouse_schedule_fresh_timestamp_seconds"] = now
-    return push(settings.gateway, SCHEDULES, values, {"schedule": label(schedule)}, log, keep=True)
+    push(settings.gateway, SCHEDULES, values, {"schedule": label(schedule)}, log, keep=True)

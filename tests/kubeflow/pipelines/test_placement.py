@@ -11,7 +11,7 @@ from kfp import compiler, dsl
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.place import place
-from stillhouse.kubeflow.pipelines.placement_table import FOLDER, OTHERS, find_table, read_table
+from stillhouse.kubeflow.pipelines.placement_table import FOLDER, OTHERS, find_table
 from stillhouse.kubeflow.pipelines.stage_component import written
 from stillhouse.kubeflow.placement import Accelerator, Claim, Placement, Secret, refuse_image
 from stillhouse.kubeflow.pods.process import HAS_GPU
@@ -85,7 +85,7 @@ def test_a_wrong_table_is_refused_with_its_place(case: str, tmp_path: Path) -> N
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        read_table(path)
+        find_table(str(path))
 
 
 @pytest.mark.parametrize("name", shipped_files(FOLDER))

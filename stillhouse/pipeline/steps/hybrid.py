@@ -19,7 +19,7 @@ class Config(InferenceConfig):
         "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
         "queries most likely; spread = such a sum without labels, with a weight from the spread of the index's inner "
         "products; convex = a fixed weighting of scores scaled to 0 to 1 per query; "
-        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries and the retriever reads them",
+        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries",
         choices=("auto", "weights", "spread", "convex"),
     )
     depth: int = setting(100, "candidates from each of BM25 and the retriever", minimum=1)
@@ -32,9 +32,17 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_states import state_width
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.hybrid import TOKENS, HybridIndex, measure_rankings, read_fusion, unfitted, write_hybrid
+    from stillhouse.search.hybrid import (
+        TOKENS,
+        HybridIndex,
+        can_fit,
+        measure_rankings,
+        read_fusion,
+        unfitted,
+        write_hybrid,
+    )
     from stillhouse.search.late_interaction import write_tokens
-    from stillhouse.search.reading import reads_language
+    from stillhouse.search.reading import lexical_factor
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     corpus = Corpus.open(inputs["corpus"])
@@ -54,16 +62,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: spread`, or ingest with a "
             "dev_fraction above 0"
         )
-    hybrid = HybridIndex(bm25, index)
+    hybrid, factor = HybridIndex(bm25, index), 1.0
+    if not can_fit(judged):
+        factor = lexical_factor(inputs["retriever"], index, bm25, corpus, context, config)
     if not len(judged):
-        fusion = unfitted(config.method, config.depth, index)
+        fusion = unfitted(config.method, config.depth, index, factor=factor)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"no dev queries: {fusion}")
-    encoder = BiEncoder.load(inputs["retriever"])
-    vectors_QD = query_vectors(encoder, index, judged.texts, context, config)
+    vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)
     gpu = searches_on_gpu(index, config.depth, context)
-    reads = judged.labelled or reads_language(encoder, index, bm25, corpus, context, config)
-    measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu, reads)
+    measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu, factor)
     write_hybrid(outputs["hybrid"], measured.fusion, bm25)
     metrics = {f"dev_rr10_{name}": float(values.mean()) for name, values in measured.reciprocal_ranks.items()}
     shown = ", ".join(f"{name.removeprefix('dev_rr10_')} {value:.3f}" for name, value in metrics.items())

@@ -46,6 +46,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.hybrid import HybridIndex, unfitted
+    from stillhouse.search.reading import lexical_factor
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
 
     corpus = Corpus.open(inputs["corpus"])
@@ -60,7 +61,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     index, bm25 = open_index(inputs["index"], corpus), BM25.load(inputs["bm25"])
     texts = list(asked.values())
     vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, texts, context, config)
-    fusion = unfitted("auto", config.depth, index)
+    factor = lexical_factor(inputs["retriever"], index, bm25, corpus, context, config)
+    fusion = unfitted("auto", config.depth, index, factor=factor)
     gpu = searches_on_gpu(index, config.depth, context)
     rows_Q2, scores_Q2 = HybridIndex(bm25, index).search(fusion, texts, vectors_QD, 2, gpu)
     chosen = surest(scores_Q2, config.share)
@@ -105,4 +107,5 @@ STEP = Step(
     inputs=(*SEARCHED, BM25_INDEX),
     outputs=(Port("queries", "the questions and their passages, for `ingest` (train_queries)"),),
     run=run,
+    version=2,
 )

@@ -59,12 +59,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         Fusion,
         HybridIndex,
         MeasuredRankings,
+        can_fit,
         fused_scores,
         measure_rankings,
         unfitted,
     )
     from stillhouse.search.late_interaction import LateInteraction, write_tokens
-    from stillhouse.search.reading import reads_language
+    from stillhouse.search.reading import lexical_factor
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.search.winner import (
         METRICS,
@@ -81,13 +82,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     judged, alone = JudgedQueries(corpus), Fusion(depth=config.depth)
     tokens = outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
+    first, factor = next(iter(retrievers)), 1.0
+    if config.fusion != "never" and not can_fit(judged):
+        factor = lexical_factor(retrievers[first], hybrids[first].index, bm25, corpus, context, config)
     if not len(judged):
-        first, unmeasured = next(iter(retrievers)), np.empty(0)
-        fusion = alone
+        fusion, unmeasured = alone, np.empty(0)
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
             compared = config.fusion == "auto" and compares_unfitted(encoder)
-            fusion = unfitted("auto", config.depth, hybrids[first].index, compared)
+            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, factor)
             if fusion.late:
                 write_tokens(tokens, encoder, corpus, context, config)
         winner = Contender(first, fusion, unmeasured, unmeasured)
@@ -96,13 +99,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{winner.name} ({fusion})",
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
-    rankings, vectors, reads = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]](), judged.labelled
+    rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
     for name, folder in retrievers.items():
         encoder, index = BiEncoder.load(folder), hybrids[name].index
-        reads = reads or (not rankings and reads_language(encoder, index, bm25, corpus, context, config))
         vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
-        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu, reads=reads)
+        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu, factor=factor)
     rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
     right_QU = judged.right(rows_QU)
     bm25_QU = bm25.scores_of(judged.texts, rows_QU)
@@ -128,7 +130,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         late = LateInteraction(tokens, TokenReader(encoder, context, config))
         both = HybridIndex(bm25, index, late)
         gpu = searches_on_gpu(index, config.depth, context)
-        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, reads=reads)
+        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, factor=factor)
         if found.fusion.late:
             three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
             likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))

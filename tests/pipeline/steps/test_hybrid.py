@@ -22,6 +22,7 @@ from stillhouse.corpus.store import Corpus, passage_texts, write_tables
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
+from stillhouse.models import token_lengths
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.pipeline.steps.select_best import NOTHING
 from stillhouse.search import reading
@@ -164,25 +165,28 @@ def made_questions(small_corpus: Path, tmp_path: Path) -> Path:
     return tmp_path / "made"
 
 
-@pytest.mark.parametrize("reads", [True, False])
-def test_made_questions_fit_weights_only_if_the_retriever_does_not_read_their_language(
-    run_step: Run, made_questions: Path, retriever: Path, reads: bool
+def test_without_labels_bm25_counts_more_for_a_retriever_that_does_not_read_the_language(
+    run_step: Run, made_questions: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RR@10 on the train queries tells, as share of BM25's: computed here from every score."""
     inputs = {"corpus": made_questions, "retriever": retriever}
     inputs["index"] = run_step("index", inputs, precision="fp32")["index"]
     inputs["bm25"] = run_step("bm25", {"corpus": made_questions}, negatives_depth=5)["bm25"]
-    corpus, found = Corpus.open(made_questions), []
+    corpus, found, weights = Corpus.open(made_questions), [], []
     right_Q = corpus.rows_of(corpus.qrels_of("train")["passage_id"])[:, None]
     for scores_QN in every_score(corpus, retriever, "train"):
         own_Q1 = np.take_along_axis(scores_QN, right_Q, axis=1)
         ranks_Q = 1 + (scores_QN > own_Q1).sum(axis=1)
         found.append(np.where((ranks_Q <= 10) & (own_Q1[:, 0] != 0), 1 / ranks_Q, 0).sum())
     lexical, cosine = found
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "SHARE", cosine / lexical + (-1e-3 if reads else 1e-3))
-        made = run_step("hybrid", inputs, precision="fp32")["hybrid"]
-    assert (json.loads((made / "hybrid.json").read_text())["dense"] == 1.0) == reads
+    monkeypatch.setattr(reading, "FEWEST_TO_FIT", len(right_Q))
+    for number, (below, why) in enumerate([(1e-3, None), (1e-3, "of another language"), (-1e-3, None)]):
+        monkeypatch.setattr(reading, "SHARE", cosine / lexical - below)
+        monkeypatch.setattr(token_lengths, "misfit", lambda texts, folder, why=why: why)
+        made = run_step("hybrid", inputs, f"hybrid {number}", precision="fp32")["hybrid"]
+        weights.append(json.loads((made / "hybrid.json").read_text()))
+    assert all(fusion["dense"] == 1 for fusion in weights)
+    assert [fusion["bm25"] / weights[0]["bm25"] for fusion in weights] == pytest.approx([1, 3, 20], rel=1e-3)
 
 
 def test_questions_made_from_the_corpus_do_not_decide_on_late_interaction(

@@ -57,6 +57,9 @@ class Imitation:
         self._scale = float(np.square(vectors_ND).sum(axis=1).mean())
         self._batch = epoch_batches(len(texts), batch_size, seed)
 
+    def __len__(self) -> int:
+        return len(self._vectors_ND)
+
     def __call__(self, step: int) -> Tensor:
         """The mean squared distance to the vectors, as a share of their mean squared length."""
         rows_B = self._batch(step)

@@ -189,7 +189,9 @@ def train_query_tower(
     count, measured_on = len(of_train), sample(len(of_dev), config.eval_queries or len(of_dev), config.seed)
     tower = encoder.tower("query")
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
-    steps = steps_for(count, config.batch_size, config.epochs, config.max_steps)
+    # Epochs are those of the larger part: a smaller tower learns more from the sentences than from the queries.
+    most = max(count, len(imitation)) if imitation else count
+    steps = steps_for(most, config.batch_size, config.epochs, config.max_steps)
 
     def batch_loss(step: int) -> Iterator[Tensor]:
         yield of_train(of_train.draw(batch(step), times(step), step))

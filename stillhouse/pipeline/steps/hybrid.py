@@ -19,7 +19,8 @@ class Config(InferenceConfig):
         "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
         "queries most likely; spread = such a sum without labels, with a weight from the spread of the index's inner "
         "products; convex = a fixed weighting of scores scaled to 0 to 1 per query; "
-        "auto = weights, or spread if the corpus has fewer than 30 labelled dev queries",
+        "auto = weights, or if the corpus has fewer than 30 labelled dev queries spread, with a larger weight of BM25 "
+        "for a retriever that does not read the language well",
         choices=("auto", "weights", "spread", "convex"),
     )
     depth: int = setting(100, "candidates from each of BM25 and the retriever", minimum=1)
@@ -63,7 +64,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             "dev_fraction above 0"
         )
     hybrid, factor = HybridIndex(bm25, index), 1.0
-    if not can_fit(judged):
+    if config.method == "auto" and not can_fit(judged):
         factor = lexical_factor(inputs["retriever"], index, bm25, corpus, context, config)
     if not len(judged):
         fusion = unfitted(config.method, config.depth, index, factor=factor)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from families import opened, saved
@@ -59,6 +60,11 @@ def test_fewer_layers_of_the_same_model(run_step: Run, released: dict[str, Path]
     counts = [encoder.tower(role).encoder.config.num_hidden_layers for role in ("query", "passage")]  # type: ignore[union-attr]
     assert counts == [1, 2]
     check_tower(made, released, tmp_path)
+    epoch = run_step("train-query-encoder", released, "epoch", layers=1, **TUNING | {"max_steps": None, "epochs": 1})
+    sentences = [text for text in passage_texts(Corpus.open(released["corpus"])) if len(text.split()) >= 4]
+    queries = Corpus.open(released["corpus"]).queries_of("train")
+    steps = pd.read_csv(epoch["curves"] / "curves.csv")["step"].iloc[-1]
+    assert steps == -(-(len(queries) + len(sentences)) // 12)
     with pytest.raises(InputError, match="the model has 2"):
         run_step("train-query-encoder", released, "refused", layers=2, **TUNING)
 

@@ -113,4 +113,5 @@ STEP = Step(
         CURVES,
     ),
     run=run,
+    version=2,
 )

@@ -37,7 +37,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.titles import divided
 from stillhouse.models.acceleration.replaced import EVEN, can_pack, packed_forward
-from stillhouse.models.encoder_settings import EncoderSettings, json_object, read_settings
+from stillhouse.models.encoder_settings import OF_MODULES, EncoderSettings, json_object, read_settings
 from stillhouse.models.pooling import normalized, pool
 from stillhouse.models.settings import InferenceConfig
 
@@ -85,7 +85,8 @@ def open_query_encoder(folder: Path, context: Context) -> PlainBert | AnyEncoder
     if (folder / MANIFEST).is_file():
         settings = read_settings(folder)
         tower = folder / QUERY_TOWER if settings.towers == "separate" else folder
-        if is_plain_bert(tower, settings.query_length) and not settings.projection and not settings.truncate_dim:
+        plain = settings.pooling != OF_MODULES and not settings.projection and not settings.truncate_dim
+        if plain and is_plain_bert(tower, settings.query_length):
             tokens = query_tokens(tower, settings.query_length, settings.query_prompt)
             return PlainBert(tower, settings, context.torch_device(), tokens)
     return AnyEncoder(folder, context)

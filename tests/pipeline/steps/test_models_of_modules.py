@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,12 +29,18 @@ TUNING = {"max_steps": 3, "batch_size": 4, "negatives_per_query": 2, "negatives_
 TUNING |= {"learning_rate": 0.001}
 
 
-def last_token(first: Transformer) -> list[nn.Module]:
-    return [first, Pooling(32, "lasttoken")]
+def pooled(pooling: Any) -> Callable[[Transformer], list[nn.Module]]:
+    return lambda first: [first, Pooling(32, pooling)]
 
 
-KINDS = {"decoder": ("qwen3", last_token), "layers after the pooling": ("gemma3_text", embedding_gemma)}
-KINDS |= {"router": ("bert", leaf), "static embedding": ("bert", static)}
+KINDS = {"decoder": ("qwen3", pooled("lasttoken")), "layers after the pooling": ("gemma3_text", embedding_gemma)}
+KINDS |= {
+    "router": ("bert", leaf),
+    "static embedding": ("bert", static),
+    "two poolings": ("bert", pooled(("cls", "max"))),
+}
+KINDS |= {name: ("bert", pooled(name)) for name in ("max", "mean", "mean_sqrt_len_tokens")}
+KINDS |= {"weightedmean": ("qwen3", pooled("weightedmean"))}
 
 
 @pytest.fixture(autouse=True)

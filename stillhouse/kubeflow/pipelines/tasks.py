@@ -26,8 +26,7 @@ from stillhouse.pipeline.steps.sharding import DIVIDED
 class Pods:
     """Where the tasks of one pipeline run. Without a table, they run on this machine in the local runner.
 
-    `chosen` holds the pipeline's parameters, as kfp passes them to the pipeline's function. `pipeline` is its
-    name.
+    `chosen` holds the pipeline's parameters, as kfp passes them to the pipeline's function. `pipeline` is its name.
     """
 
     table: PlacementTable | None = None

@@ -19,7 +19,7 @@ class Config(InferenceConfig):
         "weights = the weighted sum of BM25's score and the inner product that makes the relevant passages of dev "
         "queries most likely; spread = such a sum without labels, with a weight from the spread of the index's inner "
         "products; convex = a fixed weighting of scores scaled to 0 to 1 per query; "
-        "auto = weights, or if the corpus has fewer than 30 labelled dev queries spread, with a larger weight of BM25 "
+        "auto = weights, or, if the corpus has fewer than 30 labelled dev queries, spread with a larger weight of BM25 "
         "for a retriever that does not read the language well",
         choices=("auto", "weights", "spread", "convex"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.config import setting
@@ -27,7 +28,7 @@ class Config(InferenceConfig):
     standard_errors: float = setting(
         0.0,
         "a later system replaces an earlier one if its mean on the dev queries leads by more than this many "
-        "standard errors of the paired difference; 0 = the highest mean (docs/findings.md)",
+        "standard errors of the paired difference; 0 = the highest mean",
         minimum=0,
     )
     metric_for_best_model: str = setting(
@@ -82,15 +83,20 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     judged, alone = JudgedQueries(corpus), Fusion(depth=config.depth)
     tokens = outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
-    first, factor = next(iter(retrievers)), 1.0
-    if config.fusion != "never" and not can_fit(judged):
-        factor = lexical_factor(retrievers[first], hybrids[first].index, bm25, corpus, context, config)
+
+    @cache
+    def factor(name: str) -> float:
+        if config.fusion == "never" or can_fit(judged):
+            return 1.0
+        return lexical_factor(retrievers[name], hybrids[name].index, bm25, corpus, context, config)
+
     if not len(judged):
-        fusion, unmeasured = alone, np.empty(0)
+        first, unmeasured = next(iter(retrievers)), np.empty(0)
+        fusion = alone
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
             compared = config.fusion == "auto" and compares_unfitted(encoder)
-            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, factor)
+            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, factor(first))
             if fusion.late:
                 write_tokens(tokens, encoder, corpus, context, config)
         winner = Contender(first, fusion, unmeasured, unmeasured)
@@ -104,7 +110,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         encoder, index = BiEncoder.load(folder), hybrids[name].index
         vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
-        rankings[name] = measure_rankings(hybrids[name], judged, vectors[name], config.depth, gpu=gpu, factor=factor)
+        rankings[name] = measure_rankings(
+            hybrids[name], judged, vectors[name], config.depth, gpu=gpu, factor=factor(name)
+        )
     rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
     right_QU = judged.right(rows_QU)
     bm25_QU = bm25.scores_of(judged.texts, rows_QU)
@@ -130,7 +138,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         late = LateInteraction(tokens, TokenReader(encoder, context, config))
         both = HybridIndex(bm25, index, late)
         gpu = searches_on_gpu(index, config.depth, context)
-        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, factor=factor)
+        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, factor=factor(name))
         if found.fusion.late:
             three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
             likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))

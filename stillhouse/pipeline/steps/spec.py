@@ -39,11 +39,10 @@ class Port:
     `kind` "data" is tied to the corpus that it came from: a step refuses it if it was made from something other than
     the step's other inputs. `kind` "model" works with any corpus, and may come from outside Stillhouse. `agrees_on`
     names the inputs that a data port must share with the step, if not all: negatives that another retriever mined
-    belong to the same corpus. An output may belong
-    `beside` outputs declared before it. Their digests are then recorded among its inputs, which ties an index to its
-    model. An input port may take `many` folders, each with a name. The key of one among a step's inputs is `port/NAME`
-    (`run/bm25`). There is at least one unless the port is optional, and they keep the order given. Instead of a
-    folder, a port may take a `file` of another tool.
+    belong to the same corpus. An output may belong `beside` outputs declared before it. Their digests are then recorded
+    among its inputs, which ties an index to its model. An input port may take `many` folders, each with a name. The key
+    of one among a step's inputs is `port/NAME` (`run/bm25`). There is at least one unless the port is optional, and
+    they keep the order given. Instead of a folder, a port may take a `file` of another tool.
     """
 
     name: str

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 class Config(QueryTrainingConfig):
     """The loss over the index, the rule for the step to keep, and the initial weights of a smaller tower."""
 
+    epochs: float | None = setting(
+        3.0,
+        "passes over the train queries or, for a smaller tower, over all texts whose vectors it learns; null = only "
+        "max_steps counts",
+        minimum=0,
+    )
     layers: int | None = setting(
         None, "keep only this many layers for queries, to make them cheaper; null = all", minimum=1
     )
@@ -46,7 +52,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     negatives = Negatives.read(inputs["negatives"]) if "negatives" in inputs else None
     teacher = Teacher.read(inputs["teacher"]) if "teacher" in inputs else None
     found = train_query_tower(encoder, index, corpus, negatives, teacher, config, context, imitation)
-    if not found.kept_step and not imitation:  # unchanged, with one tower for both if it had one
+    if not found.kept_step and imitation is None:  # unchanged, with one tower for both if it had one
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])
     copy_content(inputs["old_index"], outputs["index"])

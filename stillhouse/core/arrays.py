@@ -1,7 +1,7 @@
 """Arrays on disk. Writing one raises an error if the disk is full, and never truncates it silently.
 
 NumPy writes through a C file and ignores errors on closing it, so up to 4 KiB at the end of an array could go missing
-without an error. Here Python does the writing. `chunks` cuts the rows of an array.
+without an error. Here Python does the writing. `chunks` cuts the rows of an array, `evenly_spaced` samples them.
 """
 
 import io
@@ -77,6 +77,11 @@ def new_array(path: Path, dtype: DTypeLike, length: int) -> NDArray[Any]:
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
+
+
+def evenly_spaced(count: int, at_most: int) -> NDArray[np.int64]:
+    """At most so many of the numbers from 0 to `count` - 1, ascending and evenly spaced."""
+    return np.linspace(0, count - 1, min(count, at_most)).astype(np.int64)
 
 
 def chunks(count: int, size: int) -> list[np.ndarray]:

@@ -36,7 +36,7 @@ def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
     spans = []
     plain, end = WHITE_SPACE.sub(" ", text), 0
     for segment in sentencex.segment(language, plain):
-        ends = [0, *(end.start() for end in _ENDS.finditer(segment)), len(segment)]
+        ends = [0, *(mark.start() for mark in _ENDS.finditer(segment)), len(segment)]
         for first, last in pairwise(ends):
             if sentence := segment[first:last].strip():
                 # The library loses line breaks after some 10,000 characters, so lengths do not add up.

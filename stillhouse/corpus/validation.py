@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from stillhouse.core.arrays import evenly_spaced
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.pages import page_template
 from stillhouse.corpus.checks import AT_MOST, Check, figure
@@ -60,7 +60,7 @@ def run_suites(corpus: Corpus) -> list[SuiteResult]:
 def _sample(corpus: Corpus, table: str) -> pd.DataFrame:
     """At most `SAMPLED_ROWS` rows of a table, evenly spread."""
     count = corpus.passage_count if table == "passages" else len(getattr(corpus, table))
-    rows = np.linspace(0, count - 1, min(count, SAMPLED_ROWS)).astype(np.int64)
+    rows = evenly_spaced(count, SAMPLED_ROWS)
     if table == "passages":
         return corpus.passages_at(rows, *SCHEMAS["passages"].names)
     return getattr(corpus, table).iloc[rows].reset_index(drop=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stillhouse.core.arrays import evenly_spaced
 from stillhouse.corpus.articles import offsets_of
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
@@ -146,7 +147,8 @@ class JudgedQueries:
         labelled = queries[queries["origin"] == SOURCE]
         self.labelled = len(labelled) > 0
         chosen = labelled if self.labelled else queries
-        chosen = chosen.iloc[np.linspace(0, len(chosen) - 1, min(len(chosen), at_most or len(chosen))).astype(int)]
+        if at_most is not None:
+            chosen = chosen.iloc[evenly_spaced(len(chosen), at_most)]
         self.query_ids = list(chosen["query_id"])
         self.texts = list(chosen["text"])
         self._documents_N = corpus.documents if self.labelled else None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from stillhouse.core.arrays import evenly_spaced
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
@@ -83,7 +84,7 @@ def measured(
 
 def spread(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """`count` of the rows, evenly spaced, or all if there are no more."""
-    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
+    return rows[evenly_spaced(len(rows), count)]
 
 
 def _with_tokens(cache: TokenCache, max_length: int, block: int = 65_536) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.core.arrays import evenly_spaced
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.rankings import first_kept, order_by_score, repeated
@@ -166,8 +167,7 @@ def product_spread(index: VectorIndex) -> float:
 
     At most `SPREAD_PASSAGES` are read, evenly spaced. With fewer than two others to compare with, it is 0.
     """
-    count = len(index)
-    rows_P = np.unique(np.linspace(0, count - 1, min(count, SPREAD_PASSAGES)).astype(np.int32))
+    rows_P = evenly_spaced(len(index), SPREAD_PASSAGES).astype(np.int32)
     if len(rows_P) < 3:
         return 0.0
     vectors_PD = index.vectors(rows_P).astype(np.float64)

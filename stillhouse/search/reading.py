@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from stillhouse.core.arrays import evenly_spaced
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.models.settings import InferenceConfig
@@ -13,6 +13,9 @@ from stillhouse.search.bm25 import BM25
 from stillhouse.search.hybrid import FEWEST_TO_FIT
 from stillhouse.search.searcher import retrieve
 from stillhouse.search.vector_index import VectorIndex
+
+if TYPE_CHECKING:
+    from stillhouse.models.encoder import BiEncoder
 
 SHARE = 0.4
 """Of BM25's RR@10 on train queries. An untrained model that reads the language has 0.6 of it or more on queries that
@@ -24,24 +27,29 @@ HALF_READ, UNREAD = 3.0, 20.0
 
 
 def lexical_factor(
-    retriever: Path, index: VectorIndex, bm25: BM25, corpus: Corpus, context: Context, config: InferenceConfig
+    encoder: BiEncoder,
+    folder: Path,
+    index: VectorIndex,
+    bm25: BM25,
+    corpus: Corpus,
+    context: Context,
+    config: InferenceConfig,
 ) -> float:
-    """How many times its usual weight BM25 has in a fusion without labels (`unfitted`).
+    """How many times its usual weight BM25 has in a fusion without labels (`unfitted`), with the retriever in `folder`.
 
     `UNREAD` if the retriever finds less than `SHARE` of what BM25 finds, on `FEWEST_TO_FIT` to `ASKED` train queries;
     `HALF_READ` if its tokenizer was made for other languages (`misfit`); else 1. A retriever that was trained on these
     queries finds more of them.
     """
     from stillhouse.evaluation.relevance import JudgedQueries
-    from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_lengths import misfit
 
     asked = JudgedQueries(corpus, "train", at_most=ASKED)
     if len(asked) >= FEWEST_TO_FIT:
-        dense_QK, _ = retrieve(BiEncoder.load(retriever), index, asked.texts, DEPTH, context, config)
+        dense_QK, _ = retrieve(encoder, index, asked.texts, DEPTH, context, config)
         lexical_QK, _ = bm25.search(asked.texts, DEPTH)
         if asked.reciprocal_ranks(dense_QK).sum() < SHARE * asked.reciprocal_ranks(lexical_QK).sum():
             return UNREAD
-    rows = np.unique(np.linspace(0, corpus.passage_count - 1, TEXTS).astype(np.int32))
+    rows = evenly_spaced(corpus.passage_count, TEXTS)
     texts = [text for block in passage_text_blocks(corpus, rows) for text in block]
-    return HALF_READ if misfit(texts, retriever) else 1.0
+    return HALF_READ if misfit(texts, folder) else 1.0

@@ -190,8 +190,8 @@ def train_query_tower(
     tower = encoder.tower("query")
     batch, times = epoch_batches(count, config.batch_size, config.seed), times_seen(count, config.batch_size)
     # Epochs are those of the larger part: a smaller tower learns more from the sentences than from the queries.
-    most = count if imitation is None else max(count, len(imitation))
-    steps = steps_for(most, config.batch_size, config.epochs, config.max_steps)
+    in_epoch = count if imitation is None else max(count, len(imitation))
+    steps = steps_for(in_epoch, config.batch_size, config.epochs, config.max_steps)
 
     def batch_loss(step: int) -> Iterator[Tensor]:
         yield of_train(of_train.draw(batch(step), times(step), step))

@@ -30,8 +30,7 @@ class Config(NegativesConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import numpy as np
-
+    from stillhouse.core.arrays import evenly_spaced
     from stillhouse.corpus.store import Corpus, read_passage_texts
     from stillhouse.evaluation.runs import write_run
     from stillhouse.search.bm25 import BM25, PASSAGES_SAMPLED, language_of
@@ -41,7 +40,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus = Corpus.open(inputs["corpus"])
     language = config.language
     if language is None:
-        rows = np.linspace(0, corpus.passage_count - 1, min(corpus.passage_count, PASSAGES_SAMPLED), dtype=np.int64)
+        rows = evenly_spaced(corpus.passage_count, PASSAGES_SAMPLED)
         language = language_of(corpus.passages_at(rows, "text")["text"].tolist())
     bm25 = BM25.of(read_passage_texts(corpus), config.k1, config.b, language)
     bm25.save(outputs["bm25"])

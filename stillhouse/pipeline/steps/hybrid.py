@@ -63,14 +63,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{inputs['corpus']} has no judged dev queries to fit weights on; use `method: spread`, or ingest with a "
             "dev_fraction above 0"
         )
-    hybrid, factor = HybridIndex(bm25, index), 1.0
+    hybrid, factor, encoder = HybridIndex(bm25, index), 1.0, BiEncoder.load(inputs["retriever"])
     if config.method == "auto" and not can_fit(judged):
-        factor = lexical_factor(inputs["retriever"], index, bm25, corpus, context, config)
+        factor = lexical_factor(encoder, inputs["retriever"], index, bm25, corpus, context, config)
     if not len(judged):
         fusion = unfitted(config.method, config.depth, index, factor=factor)
         write_hybrid(outputs["hybrid"], fusion, bm25)
         return Report(f"no dev queries: {fusion}")
-    vectors_QD = query_vectors(BiEncoder.load(inputs["retriever"]), index, judged.texts, context, config)
+    vectors_QD = query_vectors(encoder, index, judged.texts, context, config)
     gpu = searches_on_gpu(index, config.depth, context)
     measured = measure_rankings(hybrid, judged, vectors_QD, config.depth, config.method, gpu, factor)
     write_hybrid(outputs["hybrid"], measured.fusion, bm25)

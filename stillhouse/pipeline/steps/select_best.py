@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.config import setting
@@ -84,11 +83,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     tokens = outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
 
-    @cache
-    def factor(name: str) -> float:
+    def factor(name: str, encoder: BiEncoder) -> float:
         if config.fusion == "never" or can_fit(judged):
             return 1.0
-        return lexical_factor(retrievers[name], hybrids[name].index, bm25, corpus, context, config)
+        return lexical_factor(encoder, retrievers[name], hybrids[name].index, bm25, corpus, context, config)
 
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
@@ -96,7 +94,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
             compared = config.fusion == "auto" and compares_unfitted(encoder)
-            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, factor(first))
+            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, factor(first, encoder))
             if fusion.late:
                 write_tokens(tokens, encoder, corpus, context, config)
         winner = Contender(first, fusion, unmeasured, unmeasured)
@@ -106,12 +104,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
+    factors = dict[str, float]()
     for name, folder in retrievers.items():
         encoder, index = BiEncoder.load(folder), hybrids[name].index
         vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
         gpu = searches_on_gpu(index, config.depth, context)
+        factors[name] = factor(name, encoder)
         rankings[name] = measure_rankings(
-            hybrids[name], judged, vectors[name], config.depth, gpu=gpu, factor=factor(name)
+            hybrids[name], judged, vectors[name], config.depth, gpu=gpu, factor=factors[name]
         )
     rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
     right_QU = judged.right(rows_QU)
@@ -138,7 +138,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         late = LateInteraction(tokens, TokenReader(encoder, context, config))
         both = HybridIndex(bm25, index, late)
         gpu = searches_on_gpu(index, config.depth, context)
-        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, factor=factor(name))
+        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, factor=factors[name])
         if found.fusion.late:
             three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
             likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))

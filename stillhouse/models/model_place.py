@@ -107,7 +107,7 @@ DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
 """The folder of a bag of words for passages, and the folder of the embeddings in it."""
 PACKAGE = "package:"
 WEIGHTS = "*.safetensors"
-MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
+MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken", "README.md"]
 """The files fetched from the hub: no pickles and no code."""
 OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
 """Folders of hub models with copies of the weights for other programs."""

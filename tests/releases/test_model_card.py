@@ -1,13 +1,15 @@
-"""The folder that `release card` writes: what the Hub and sentence-transformers read in it."""
+"""The cards of retrievers, and the folder that `release card` writes: what the Hub and sentence-transformers read."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from huggingface_hub import ModelCard
@@ -15,8 +17,11 @@ from sentence_transformers import SentenceTransformer
 
 from stillhouse import cli
 from stillhouse.core.artifacts import digest_file, read_manifest, whole_folder, write_json, write_manifest
+from stillhouse.core.report import Report
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.releases.model_card import CARD
+from stillhouse.pipeline.model_card import CARD, write_card
+from stillhouse.pipeline.steps.fetch_model import Config as Fetched
+from stillhouse.pipeline.steps.train_retriever import Config as Trained
 
 BASE = "intfloat/multilingual-e5-small"
 TEST = {
@@ -48,13 +53,16 @@ def workspace(tiny_model: Path, tmp_path: Path) -> Path:
     corpus = made(
         root / "ingest/corpus", "ingest", {}, {}, {"passages": 1234, "queries": {"test": 9}, "titles": "line"}
     )
-    made(root / "fetch_model/encoder", "fetch-model", {"weights": "own"}, {}, {"read": {"model": "0ba5e"}})
-    trained = {"learning_rate": 3e-05, "lora_rank": 0, "matryoshka_dims": None}
-    made(root / "retriever_1/retriever", "train-retriever", trained, {"corpus": corpus}, {"distilled": False})
+    base, last = root / "fetch_model/encoder", root / "retriever_1/retriever"
+    made(base, "fetch-model", {}, {}, {})
+    write_card(base, "fetch-model", Fetched(model=BASE), {}, Report(""), "0ba5e")
+    made(last, "train-retriever", {}, {"corpus": corpus}, {})
     facts = {"winner": WINNER, "retriever": "retriever_1", "fusion": "0.5 · BM25 + retriever", "queries": 7}
     dev = {"dev_rr10": {WINNER: 0.8125, "retriever_1": 0.1}, "dev_log_likelihood": {WINNER: -1.5, "retriever_1": -2}}
     with whole_folder(root / "best/retriever") as staging:
         BiEncoder.load(tiny_model, query_prompt="fish ", passage_prompt="red ").save(staging)
+        inputs = {"encoder": base, "corpus": root / "ingest/corpus"}
+        write_card(staging, "train-retriever", Trained(learning_rate=3e-05), inputs, Report(""), "")
         write_manifest(staging, "select-best", {}, {}, facts | dev)
     best = read_manifest(root / "best/retriever").digest
     evaluate(root, made(root / "best_run/run", "retrieve", {}, {"retriever": best}, {}))
@@ -86,7 +94,7 @@ def test_the_hub_reads_the_card(workspace: Path, tmp_path: Path) -> None:
     assert table["the base model"][0] == "0.375 [0.312, 0.438]" and table["BM25"][0] == "0.250 [0.188, 0.312]"
     corpus = digest_file(workspace / "artifacts/ingest/corpus/manifest.json")
     assert table["corpus: 1,234 passages, questions: 9 test"] == [f"`{corpus}`"]
-    assert table[f"base model: {BASE}"] == ["`0ba5e`"]
+    assert table["base model"] == ["`0ba5e`"] and f"trained from {BASE}" in page.text
     assert "7 dev questions, with an RR@10 of 0.812" in page.text and r"learning\_rate 3e-05" in page.text
     assert str(tmp_path) not in page.content
 
@@ -107,15 +115,41 @@ def test_the_model_is_used_as_the_card_says(workspace: Path, tmp_path: Path) -> 
     assert not np.allclose(expected, other, atol=1e-4)
 
 
-def test_a_base_model_s_own_card_has_its_licence(workspace: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_every_retriever_of_a_run_has_a_card(
+    tiny_model: Path, small_corpus: Path, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+) -> None:
+    """With its base model's licence, the digests of what it was made of, and what was measured on dev questions."""
     base = shutil.copytree(tiny_model, tmp_path / "own-bert")
     (base / CARD).write_text("---\nlicense: other\nlicense_name: ours\nlanguage: [de, en]\n---\n# A model\n")
-    params = workspace / "params.yaml"
-    params.write_text(params.read_text().replace(BASE, str(base)))
-    assert card(workspace, tmp_path / "ours") == 0
-    data = ModelCard.load(tmp_path / "ours" / CARD).data.to_dict()
-    assert (data["license"], data["license_name"], data["language"]) == ("other", "ours", ["de", "en"])
-    assert "base_model" not in data and str(tmp_path) not in (tmp_path / "ours" / CARD).read_text()
+    corpus = {"corpus": small_corpus}
+    start = run_step("fetch-model", {}, model=str(base), passage_length=32, query_length=16)["encoder"]
+    lexical = run_step("bm25", corpus)
+    given = corpus | {"encoder": start, "negatives": lexical["negatives"]}
+    trained = run_step("train-retriever", given, max_steps=2, batch_size=4, negatives_per_query=1)
+    systems = {"zero_shot": start, "retriever_1": trained["retriever"]}
+    inputs = corpus | {"bm25": lexical["bm25"]}
+    for name, folder in systems.items():
+        inputs[f"candidates/{name}"] = folder
+        inputs[f"indexes/{name}"] = run_step("index", corpus | {"retriever": folder}, into=f"{name}_index")["index"]
+    best = run_step("select-best", inputs)["retriever"]
+
+    pages = {folder: ModelCard.load(folder / CARD) for folder in (start, trained["retriever"], best)}
+    for folder, page in pages.items():
+        data = page.data.to_dict()
+        assert (data["license"], data["license_name"], data["language"]) == ("other", "ours", ["de", "en"])
+        assert "base_model" not in data and str(tmp_path) not in page.content
+        made_of = data["stillhouse"]["made_of"]
+        assert made_of["base model"] == read_manifest(start).facts["read"]["model"]
+        assert list(made_of.values())[1:] == [read_manifest(small_corpus).digest] * (folder != start)
+    assert "learning" not in pages[start].text and "learning" in pages[trained["retriever"]].text
+    losses = pd.read_csv(trained["curves"] / "curves.csv")["heldout_loss"]
+    assert f"| before this step | {losses[0]:.3f} |" in pages[trained["retriever"]].text
+    assert f"| after this step | {losses.min():.3f} |" in pages[trained["retriever"]].text
+    facts = read_manifest(best).facts
+    for system, mean in facts["dev_rr10"].items():
+        low, high = facts["dev_rr10_interval"][system]
+        assert low <= mean <= high and f"| {system} | {mean:.3f} [{low:.3f}, {high:.3f}] |" in pages[best].text
+    assert len(SentenceTransformer(str(best), device="cpu").encode(["where is the red bird"])[0]) == 32
 
 
 def test_an_evaluation_of_another_winner_is_refused(

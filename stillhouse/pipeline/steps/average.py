@@ -88,4 +88,5 @@ STEP = Step(
         Port("choices", "how well each share ranks dev queries"),
     ),
     run=run,
+    version=2,
 )

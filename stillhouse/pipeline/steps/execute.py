@@ -31,11 +31,14 @@ from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.monitoring.monitor import Monitor
 from stillhouse.core.monitoring.watch import watch_step
+from stillhouse.models.settings import MODULES
 from stillhouse.pipeline.steps.old_work import DAYS, remove_old_work
 from stillhouse.pipeline.steps.places import read_outside
 from stillhouse.pipeline.steps.spec import Report, Step
 
 VERDICT = "validation"
+RETRIEVERS = ("encoder", "retriever")
+"""The outputs that are models of sentence-transformers; each gets a card."""
 ORDER, READ = "order", "read"
 """Facts of an output: the order of the folders that were given to ports that take many, and the digests of what the
 step read outside the run."""
@@ -106,6 +109,10 @@ def _execute(
             facts = report.facts | ({ORDER: order} if order else {}) | ({READ: outside} if outside else {})
             with doing("computing the digests of its outputs"):
                 for port, folder in zip(step.outputs, folders):
+                    if port.name in RETRIEVERS and (folder / MODULES).is_file():
+                        from stillhouse.pipeline.model_card import write_card  # loads transformers, as such steps do
+
+                        write_card(folder, step.name, config, inputs, report, (outside or {}).get("model", ""))
                     beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}
                     write_manifest(folder, step.name, recorded(config), digests | beside, facts, step.version)
         shutil.rmtree(context.work, ignore_errors=True)

@@ -80,4 +80,5 @@ STEP = Step(
     inputs=(),
     outputs=(Port("encoder", "the base model", kind="model"),),
     run=run,
+    version=2,
 )

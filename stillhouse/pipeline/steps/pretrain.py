@@ -62,5 +62,6 @@ STEP = Step(
     ),
     outputs=(Port("encoder", "the pre-trained encoder with its language-model head", kind="model"), CURVES),
     run=run,
+    version=2,
     parallel=True,
 )

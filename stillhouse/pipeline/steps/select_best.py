@@ -51,6 +51,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import JudgedQueries
+    from stillhouse.evaluation.samples import Samples
+    from stillhouse.evaluation.significance import bootstrap_intervals
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_states import TokenReader, state_width
     from stillhouse.search.bm25 import BM25
@@ -154,11 +156,14 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}
         for metric in METRICS
     }
+    ranks_QC = np.stack([contender.reciprocal_ranks for contender in contenders.values()], axis=1)
+    bounds_CB = np.stack(bootstrap_intervals(ranks_QC, Samples.bootstrap_samples, Samples.seed), axis=1)
     return Report(
         describe_winner(winner, contenders, config.metric_for_best_model),
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts=_written(winner, retrievers, indexes, bm25, outputs)
-        | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures},
+        | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures}
+        | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist()))},
     )
 
 
@@ -208,5 +213,5 @@ STEP = Step(
         Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
-    version=4,
+    version=5,
 )

@@ -119,5 +119,5 @@ STEP = Step(
         CURVES,
     ),
     run=run,
-    version=2,
+    version=3,
 )

@@ -98,5 +98,6 @@ STEP = Step(
     ),
     outputs=(RETRIEVER, CURVES),
     run=run,
+    version=2,
     parallel=True,
 )

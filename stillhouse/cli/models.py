@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.model_table import at_hand, base_models
+from stillhouse.models.model_table import at_hand, base_models
 from stillhouse.pipeline.parser import Parser, flag
 
 HEADS = {

@@ -8,13 +8,15 @@ PyTorch.
 import importlib.util
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import snapshot_download, try_to_load_from_cache
 
 from stillhouse.core.artifacts import digest_file
 from stillhouse.core.errors import InputError, is_full_disk
+from stillhouse.models import settings
 from stillhouse.models.encoder_settings import (
     CONFIG,
     SAVED,
@@ -107,7 +109,7 @@ DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
 """The folder of a bag of words for passages, and the folder of the embeddings in it."""
 PACKAGE = "package:"
 WEIGHTS = "*.safetensors"
-MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken", "README.md"]
+MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
 """The files fetched from the hub: no pickles and no code."""
 OTHER_FORMS = ["onnx/*", "openvino/*", "original/*"]
 """Folders of hub models with copies of the weights for other programs."""
@@ -146,6 +148,21 @@ def locate(name: str) -> str:
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"the model folder {name} does not exist")
     return name
+
+
+def place_of(model: str) -> Path | None:
+    """The folder of a model's files; None for a name on the hub whose files were never fetched.
+
+    Raises `InputError` as `locate` does.
+    """
+    source = locate(model)
+    if Path(source).is_dir():
+        return Path(source)
+    with suppress(ValueError):  # a name that the hub cannot have, which `fetch-model` reports
+        for name in (CONFIG, settings.MODULES):  # the model of a Router has no configuration of its own
+            if isinstance(found := try_to_load_from_cache(source, name), str):
+                return Path(found).parent
+    return None
 
 
 def _in_package(distribution: str, gguf: bool = False) -> Path:
@@ -189,7 +206,7 @@ def downloaded(name: str, weights: bool = True) -> Path:
     Without `weights`, only the other files are fetched. Raises `InputError` for a name that the hub does not have, and
     if the hub cannot be reached.
     """
-    wanted = [pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS]
+    wanted = ["README.md", *(pattern for pattern in MODEL_FILES if weights or pattern != WEIGHTS)]
     try:
         return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns=OTHER_FORMS))
     except Exception as error:  # the hub's errors share no base class

@@ -21,9 +21,9 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing, in_words
 from stillhouse.core.own_machine import own_memory
 from stillhouse.core.terminal import show
-from stillhouse.pipeline.model_table import MANY, at_hand, base_models
+from stillhouse.models.model_table import MANY, at_hand, base_models
 from stillhouse.pipeline.recipe_choice import passage_length
-from stillhouse.pipeline.start_model import Start, place_of, start_of
+from stillhouse.pipeline.start_model import Start, start_of
 from stillhouse.pipeline.step_times import Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
@@ -203,5 +203,7 @@ def _sample(corpus_folder: Path, folder: Path) -> int:
 
 def _bytes(start: Start) -> int:
     """The size of a model's weights; 0 if they are not on this machine yet."""
+    from stillhouse.models.model_place import place_of
+
     folder = place_of(start.name)
     return sum(file.stat().st_size for file in folder.rglob("*.safetensors")) if folder else 0

@@ -11,7 +11,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import by_stage, in_words
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
-from stillhouse.pipeline.start_model import config_of, place_of
+from stillhouse.pipeline.start_model import config_of
 from stillhouse.pipeline.step_times import ON_GPU, Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ def makes_pairs(ingest: Any, look: FirstLook) -> bool:
 
 def _weights(start: Any) -> tuple[int, str]:
     """The number of weights in the layers of the model that `fetch-model` starts from, or 0 and why it is not known."""
+    from stillhouse.models.model_place import place_of
+
     try:
         folder = place_of(start.model)
         if folder is None:

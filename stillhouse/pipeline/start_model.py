@@ -53,7 +53,7 @@ def start_of(model: str) -> Start:
 
     Raises `InputError` for a folder or package without a model or with one that cannot be opened, and for `none`.
     """
-    from stillhouse.models.model_place import base_of, refuse_unsupported
+    from stillhouse.models.model_place import base_of, place_of, refuse_unsupported
 
     if model == NO_MODEL:
         raise InputError("a run needs a base model; give --model a folder, package:NAME or a hub name")
@@ -92,27 +92,10 @@ def unsuited(look: FirstLook, model: str) -> str:
 
 def _here(model: str) -> Path | None:
     """`place_of`, or None for no such folder or package, which `fetch-model` reports."""
+    from stillhouse.models.model_place import place_of
+
     with suppress(InputError):
         return place_of(model)
-    return None
-
-
-def place_of(model: str) -> Path | None:
-    """The folder of a model's files; None for a name on the hub whose files were never fetched.
-
-    Raises `InputError` as `model_place.locate` does.
-    """
-    from huggingface_hub import try_to_load_from_cache
-
-    from stillhouse.models.model_place import locate
-
-    source = locate(model)
-    if Path(source).is_dir():
-        return Path(source)
-    with suppress(ValueError):  # a name that the hub cannot have, which `fetch-model` reports
-        for name in (encoder_settings.CONFIG, MODULES):  # the model of a Router has no configuration of its own
-            if isinstance(found := try_to_load_from_cache(source, name), str):
-                return Path(found).parent
     return None
 
 
@@ -179,7 +162,7 @@ def _of_step(manifest: Manifest) -> tuple[str, str] | None:
 
 def config_of(folder: Path) -> Mapping[str, Any]:
     """The Hugging Face configuration in a model's folder; empty if it cannot be read."""
-    from stillhouse.models.model_place import base_of
+    from stillhouse.models.model_place import base_of, place_of
 
     with suppress(InputError, OSError):
         if base := base_of(folder):

@@ -6,12 +6,12 @@ They are not in the card that `select-best` wrote, because they exist only after
 import os
 from pathlib import Path
 
-from stillhouse.core.artifacts import Manifest, copy_content, read_manifest, whole_folder
+from stillhouse.core.artifacts import Manifest, copy_content, read_manifest, remove, whole_folder
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
-from stillhouse.pipeline.model_card import CARD, OWN, card_of, render
 from stillhouse.pipeline.recipes import load_recipe
+from stillhouse.pipeline.steps.model_card import CARD, OWN, passed_on, render
 from stillhouse.pipeline.workspace import PARAMS
 from stillhouse.releases.refresh.graph import CHOSEN
 from stillhouse.releases.refresh.run import released_figures
@@ -30,6 +30,7 @@ def export_winner(folder: Path, target: Path) -> None:
     card = render_card(folder, best, target.name)
     with whole_folder(target) as staging:
         copy_content(retriever, staging)
+        remove(staging / CARD)
         (staging / CARD).write_text(card, encoding="utf-8")
 
 
@@ -61,11 +62,13 @@ def render_card(folder: Path, best: Manifest, name: str) -> str:
     asked = f"{evaluated.facts['test_queries']:,} test questions"
     if evaluated.facts["labels"] == "synthetic":
         asked += ", made from the passages"
-    data = card_of(root / CHOSEN["retriever"])
-    data[OWN]["made_of"]["this model: the manifest of its run"] = best.digest
-    results = [
+    data = passed_on(root / CHOSEN["retriever"])
+    if OWN not in data:
+        raise InputError(f"{folder} holds a run of an earlier version; run `stillhouse run` there first")
+    data[OWN]["made_of"][best.digest] = "this model: the manifest of its run"
+    data |= {"model_name": name}
+    data["eval_results"] = [
         EvalResult("information-retrieval", "own", asked, measure, mean, task_name="Information Retrieval")
         for measure, (mean, _) in figures.get("this model", {}).items()
     ]
-    named = data | {"model_name": name}
-    return render(named, name, root / CHOSEN["retriever"], (asked, figures), best.facts, eval_results=results)
+    return render(data, name, root / CHOSEN["retriever"], (asked, figures), best.facts)

@@ -11,8 +11,8 @@ import pytest
 
 from stillhouse.core.artifacts import digest_files
 from stillhouse.core.errors import InputError
+from stillhouse.models.model_place import place_of
 from stillhouse.models.source import fetch
-from stillhouse.pipeline.start_model import place_of
 
 REVISION = "0123456789012345678901234567890123456789"
 

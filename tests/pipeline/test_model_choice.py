@@ -16,8 +16,8 @@ from torch.nn.functional import normalize
 
 from stillhouse.cli import main
 from stillhouse.core.errors import InputError
+from stillhouse.models.model_table import COLUMNS
 from stillhouse.pipeline import model_choice
-from stillhouse.pipeline.model_table import COLUMNS
 from stillhouse.pipeline.recipes import load_recipe
 
 TEXTS = list(product(["red", "green", "blue"], ["bird", "fish", "tree"], ["one", "two", "three"], ["sings", "swims"]))

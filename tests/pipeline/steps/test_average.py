@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.artifacts import MANIFEST, read_manifest
 from stillhouse.core.config import build
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, passage_texts
@@ -47,7 +47,8 @@ def made(
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json")
+    """The files of a model without its manifest and its card, which say how it was made."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".md" and path.name != MANIFEST)
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.start_model import place_of
 
-SHIPPED = Path(__file__).parents[1] / "models" / "base_models.csv"
+SHIPPED = Path(__file__).with_name("base_models.csv")
 COLUMNS = ("name", "language", "parameters", "licence", "width", "length", "ndcg10", "source")
 """`name` is what `new --model` takes, `language` an ISO 639-1 code or `many`, `ndcg10` the published mean nDCG@10 over
 the 15 English sets of BEIR. A cell of which nothing is known is empty."""
@@ -40,6 +39,8 @@ def base_models(table: Path | None = None) -> list[dict[str, str]]:
 
 def at_hand(name: str) -> bool:
     """Whether a model's weights are on this machine."""
+    from stillhouse.models.model_place import place_of
+
     with suppress(InputError):
         folder = place_of(name)
         return folder is not None and any(folder.rglob("*.safetensors"))

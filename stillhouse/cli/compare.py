@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 A comparison pre-trains with every objective and seed, fine-tunes each encoder the same way and evaluates one system of
-each, --retriever, on the same queries. Only what this system needs runs, and shared inputs (corpus, tokens, negatives)
+each, --retriever, on the same queries. Unneeded steps are skipped, and shared inputs (corpus, tokens, negatives)
 are made once. Running the same command again skips finished work. If a variant fails, the page shows why and the others
 continue.
 

@@ -196,7 +196,7 @@ def submit_action(argv: Sequence[str]) -> int:
             return 1
         outcome = pods.outcome if pods else ""
         if request.pipeline == "refresh" and not outcome:
-            show("whether it released a retriever or refused it, the pages of its tasks plan and promote say")
+            show("the pages of its tasks plan and promote say whether it released a retriever or refused it")
         return REFUSED_CODE if outcome.startswith("refused: ") else 0
     except KeyboardInterrupt:
         warn(f"the run continues on the cluster; `kfp run get {run}` shows its state")

@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         help="a release, as `stillhouse release fetch` or a run writes it (default: %(default)s)",
     )
     flag(parser, "--to URL", "the store", required=True)
-    flag(parser, "--rollback", "put the release before the one in use into use again")
+    flag(parser, "--rollback", "return to the release before the one in use")
     flag(parser, "--forget-changes", "publish the corpus alone: forget what was added to the store or deleted from it")
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     if (arguments.rollback or bulk) and arguments.forget_changes:
         raise InputError("--forget-changes is for a release that is written to a store; leave it out")
     if bulk and arguments.rollback:
-        raise InputError("--rollback cannot change a file; let the alias of the store name the index before")
+        raise InputError("--rollback cannot change a file; point the store's alias at the previous index")
     with environment(arguments), watched("publish", context.quiet()):
         context.hush_libraries()
         from stillhouse.cli.serve import open_release

@@ -24,7 +24,7 @@ class Config(DevRankingConfig, EncodingConfig):
     )
     metric_for_best_model: str = setting(
         "rr10",
-        "the metric of dev queries that chooses: rr10 = RR@10, ndcg10 = nDCG@10; ties go to the larger share",
+        "the dev metric to choose by: rr10 = RR@10, ndcg10 = nDCG@10; ties go to the larger share",
         choices=tuple(RANKINGS),
     )
     seed: int = setting(42, "seed of the sample of dev queries", minimum=0)

@@ -89,7 +89,7 @@ class Config(InferenceConfig):
     seed: int = setting(42, "seed of the sample and, if the server takes one, of the model", minimum=0)
     round_trip_depth: int = setting(
         10,
-        "with bm25, or a retriever and its index: keep a question if its passage ranks among the first this many",
+        "with bm25, or a retriever and its index: keep a question if its passage ranks this high or higher",
         minimum=1,
     )
     drop_unlikely: float = setting(
@@ -125,7 +125,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     chosen = [query for query, reason in zip(found.queries, reasons) if not reason]
     if not chosen:
         raise InputError(
-            f"no question is left of {found.passages:,} passages: {len(reasons):,} were made, {said}; try another "
+            f"no question about {found.passages:,} passages was kept: {len(reasons):,} were made, {said}; try another "
             "model or prompt, or raise round_trip_depth"
         )
     folder = outputs["queries"]

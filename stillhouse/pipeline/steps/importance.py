@@ -14,7 +14,7 @@ from stillhouse.pretraining.settings import CountingConfig
 class Config(CountingConfig):
     """Settings of `importance`."""
 
-    min_count: int = setting(1, "drop n-grams of two or more that occur less often; their PMI is 0", minimum=1)
+    min_count: int = setting(1, "drop n-grams (n > 1) that occur less often; their PMI is 0", minimum=1)
     own: bool = setting(True, "count these passages; false = score them with --counts alone")
 
 

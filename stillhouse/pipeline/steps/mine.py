@@ -41,8 +41,8 @@ class Config(NegativesConfig, InferenceConfig):
     )
     round_trip_depth: int | None = setting(
         None,
-        "round-trip filtering: leave out train queries that were made from the corpus and whose passage is not among "
-        "the first this many that the retriever finds; null = keep all",
+        "round-trip filtering: leave out train queries that were made from the corpus and whose passage the "
+        "retriever does not rank this high; null = keep all",
         minimum=1,
     )
     others_depth: int = setting(0, "mix in this many of the best negatives of `others` for each query", minimum=0)
@@ -107,7 +107,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         kept_Q = mining.comes_back(asked, ranking.search, config.round_trip_depth, AnswerSets(offsets, positives))
         if not (asked.queries["split"][kept_Q] == "train").any():
             raise InputError(
-                f"no train query finds its passage among the first {config.round_trip_depth} that the retriever finds; "
+                f"no train query has its passage among the retriever's first {config.round_trip_depth}; "
                 "raise round_trip_depth, or set it to null"
             )
     negatives = Negatives(asked.queries.loc[kept_Q, ["query_id", "split"]].reset_index(drop=True), rows_QD[kept_Q])

@@ -84,7 +84,7 @@ def _smaller(
     from stillhouse.training.imitation import Imitation, texts_to_imitate, vectors_to_imitate
 
     if config.layers and "small" in inputs:
-        raise InputError("layers are those of --encoder, and --small is another model; leave one of them out")
+        raise InputError("layers shortens --encoder, and --small replaces it; leave one of them out")
     texts = texts_to_imitate(corpus, config.seed)
     vectors_ND = vectors_to_imitate(large, texts, context)
     if "small" in inputs:

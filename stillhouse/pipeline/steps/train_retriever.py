@@ -56,8 +56,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     torch.manual_seed(config.seed)
     if config.similarity == "dot" and config.temperature < 0.5:
         context.log(
-            f"[train-retriever] similarity: dot with temperature {config.temperature:g} multiplies products of whole "
-            "vectors; CDMAE has temperature: 1"
+            f"[train-retriever] similarity: dot is meant for temperature: 1, as in CDMAE, not {config.temperature:g}"
         )
     weak = "teacher" in inputs and config.weak_teacher != "distil" and not is_ahead(inputs["teacher"])
     skipped = weak and config.weak_teacher == "skip"

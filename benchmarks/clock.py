@@ -55,11 +55,6 @@ def matrix_peak(dtype: torch.dtype, clock: Clock) -> float:
     return best
 
 
-def passage_operations(layers: int, width: int, tokens: int) -> float:
-    """Operations of the matrix products of one forward pass over a passage, a multiplication and an addition each."""
-    return float(2 * layers * tokens * (12 * width**2 + 2 * tokens * width))
-
-
 def kernel_seconds(run: Callable[[], Any], device: torch.device) -> float:
     """The seconds that a GPU's kernels run during a call, copies and fills included; 0 without a GPU.
 

@@ -85,19 +85,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
     """The token folders: of the real text, of a part of it, and of sampled text by size."""
-    import pandas as pd
-    from transformers import AutoTokenizer
-
-    from stillhouse.models.model_place import locate
-    from stillhouse.pretraining.token_files import write_tokens
-
     real = folder / "wiki-intro"
     if not (real / "offsets.npy").is_file():
-        texts = list(passages(source))
-        tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
-        real.mkdir(parents=True, exist_ok=True)
-        blocks = (pd.DataFrame({"title": "", "text": texts[at : at + 2048]}) for at in range(0, len(texts), 2048))
-        write_tokens(real, blocks, tokenizer, 1 << 20, "en")
+        tokenize(list(passages(source)), real, 1 << 20)
     ids, offsets = np.load(real / "ids.npy", mmap_mode="r"), np.load(real / "offsets.npy")
     part = folder / "part"
     part.mkdir(exist_ok=True)
@@ -110,6 +100,20 @@ def prepare(source: Path, folder: Path) -> tuple[Path, list[Path]]:
         for number, (size, place) in enumerate(zip(SIZES, sampled)):
             sampler.write(place, size, SEED + number)
     return real, sampled
+
+
+def tokenize(texts: list[str], folder: Path, longest: int) -> None:
+    """Writes the tokens of texts, each cut at `longest`."""
+    import pandas as pd
+    from transformers import AutoTokenizer
+
+    from stillhouse.models.model_place import locate
+    from stillhouse.pretraining.token_files import write_tokens
+
+    tokenizer = AutoTokenizer.from_pretrained(locate(MODEL), local_files_only=True, trust_remote_code=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    blocks = (pd.DataFrame({"title": "", "text": texts[at : at + 2048]}) for at in range(0, len(texts), 2048))
+    write_tokens(folder, blocks, tokenizer, longest, "en")
 
 
 def passages(source: Path) -> Iterator[str]:

@@ -50,7 +50,6 @@ Key = tuple[str, str, str, int]
 
 def main(argv: list[str] | None = None) -> int:
     parser = command("encoding", __doc__)
-    parser.add_argument("--model", default=MODEL, help="a model folder, package:NAME or hub name")
     parser.add_argument("--passages", type=int, default=2000, help="this many of squad-passages, from the first")
     parser.add_argument("--rounds", type=int, default=3, help="how often each encodes all; the median is shown")
     parser.add_argument("--threads", type=int, default=1)
@@ -68,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         for pooling in POOLINGS:
-            fetch(arguments.model, 0, pooling, 32, LENGTH, Path(folder, pooling))
+            fetch(MODEL, 0, pooling, 32, LENGTH, Path(folder, pooling))
         lines = compare(Path(folder), texts, arguments)
     write_page(arguments.page, lines)
     return 0
@@ -135,7 +134,7 @@ def compare(folder: Path, texts: list[str], arguments: argparse.Namespace) -> li
     padding |= {batch: padding_of_theirs(folder / POOLINGS[0], texts, batch) for batch in PEER_BATCHES}
     about = (
         f"{len(texts)} passages of squad-passages at their natural lengths, cut to {LENGTH} tokens; model "
-        f"`{arguments.model}`; threads: {arguments.threads}. Our batches have {arguments.batch_tokens} padded tokens; "
+        f"`{MODEL}`; threads: {arguments.threads}. Our batches have {arguments.batch_tokens} padded tokens; "
         "for sentence-transformers the table gives the number of texts in a batch. Figures are medians of "
         f"{arguments.rounds} rounds, in which the systems take turns. *Ratio* compares with the faster batch size of "
         "sentence-transformers at the same pooling and precision."

@@ -5,12 +5,11 @@
 
 Each part is a module of its own. Its results are in `--folder` as soon as it ends, so a later call goes on where this
 one stopped. A part that is not likely to end within `--seconds` is not begun. `--tiny` tries every part without a GPU,
-`--only` names some parts, and `--page-only` writes the page from the results so far.
+`--only` names some parts, and `--seconds 0` writes the page from the results so far.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.command import command
 from benchmarks.page import section, write_page
+from stillhouse.kubeflow.pods.stage import free_memory
 
 TITLE = "On a GPU"
 
@@ -118,13 +118,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=3600, help="no part is begun that would end later than this")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="these parts alone")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, for a machine without a GPU; writes no page")
-    parser.add_argument("--page-only", action="store_true", help="write the page of the parts that were run")
     arguments = parser.parse_args(argv)
     begun = time.monotonic()
     places = {"folder": arguments.folder.resolve(), "data": arguments.data.resolve()}
     places["folder"].mkdir(parents=True, exist_ok=True)
     failed = []
-    for part in [part for part in PARTS if part.name in arguments.only and not arguments.page_only]:
+    for part in [part for part in PARTS if part.name in arguments.only]:
         left = arguments.seconds - (time.monotonic() - begun)
         if record_of(part, places["folder"]).is_file():
             print(f"{part.name}: done before", flush=True)
@@ -178,15 +177,6 @@ def at_most(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def free_memory() -> None:
-    """Gives back what a part has left on the GPU."""
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def page(folder: Path) -> list[str]:

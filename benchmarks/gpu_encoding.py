@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import objectives
-from benchmarks.clock import Clock, kernel_seconds, matrix_peak, passage_operations
+from benchmarks.clock import Clock, kernel_seconds, matrix_peak
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
@@ -36,7 +36,6 @@ TARGET = 30_000
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command("gpu_encoding", __doc__)
     parser.add_argument("--passages", type=int, default=200_000)
-    parser.add_argument("--words", type=int, default=22, help="of a passage, on average; a word is some three tokens")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768, help="a multiple of 32")
     parser.add_argument("--batch-tokens", type=int, nargs="+", default=[16_384, 65_536, 262_144])
@@ -53,14 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
     encoder = random_encoder(arguments.layers, arguments.width, folder / "model")
-    texts = list(chain.from_iterable(block for _, block in word_blocks(arguments.passages, arguments.words)))
+    # a word is some three tokens
+    texts = list(chain.from_iterable(block for _, block in word_blocks(arguments.passages, 22)))
     tokens = np.concatenate(
         [
             encoder.passages(texts[begin : begin + ROWS_AT_ONCE]).lengths()
             for begin in range(0, len(texts), ROWS_AT_ONCE)
         ]
     )
-    operations = sum(passage_operations(arguments.layers, arguments.width, int(length)) for length in tokens)
+    # Of the matrix products of a forward pass over each passage, a multiplication and an addition each.
+    of_token = 12.0 * arguments.width**2 + 2 * tokens * arguments.width
+    operations = float((2 * arguments.layers * tokens * of_token).sum())
     device = Context(folder, quiet=True).torch_device()
     clock, precision = Clock(device), computed_in(InferenceConfig().precision, device)
     peak = matrix_peak(precision, clock)

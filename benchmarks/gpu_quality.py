@@ -1,8 +1,8 @@
 """Do SimLM's stages add up after each pre-training, with what a few minutes of one GPU allow?
 
 The part `quality` of `gpu`. First an encoder with random weights learns masked tokens of all texts at hand for
-`--start-seconds`. From it, every chain of gpu_quality.yaml runs all stages of the recipe `simlm` on one data set, after
-one pre-training, several chains at once. Chains that do not end within `--seconds` are stopped; a later call goes on
+`START_SECONDS`. From it, every chain of gpu_quality.yaml runs all stages of the recipe `simlm` on one data set, after
+one pre-training, several chains at once. Chains that do not end within `SECONDS` are stopped; a later call goes on
 where they were.
 """
 
@@ -42,6 +42,8 @@ SYSTEMS = {
     "distilled": "distilled_run",
 }
 """The systems of SimLM Table 6, by the step that searched with each."""
+SECONDS, START_SECONDS, AT_ONCE = 240.0, 75.0, 6
+"""For everything, of these for the start, and the chains that share the GPU."""
 CALIBRATION, MOST_STEPS = 20, 20_000
 """Steps by which the speed of the start's training is measured, and the most that it gets."""
 
@@ -49,9 +51,6 @@ CALIBRATION, MOST_STEPS = 20, 20_000
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command("gpu_quality", __doc__)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=240, help="for everything")
-    parser.add_argument("--start-seconds", type=float, default=75, help="of these, for the start")
-    parser.add_argument("--at-once", type=int, default=6, help="chains that share the GPU")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, for a machine without a GPU")
     arguments = parser.parse_args(argv)
     begun = time.monotonic()
@@ -59,9 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ |= {"STILLHOUSE_QUIET": "1", "STILLHOUSE_WORK": str(folder / "work")}
-    make_start(folder / "start", arguments.data, settings, 1.0 if arguments.tiny else arguments.start_seconds)
+    make_start(folder / "start", arguments.data, settings, 1.0 if arguments.tiny else START_SECONDS)
     chains = [(name, arm) for name, arm in settings["chains"] if (arguments.data / name).is_dir()]
-    run_chains(chains, folder, arguments.data, settings, begun + arguments.seconds, arguments.at_once)
+    run_chains(chains, folder, arguments.data, settings, begun + SECONDS)
     write_page(arguments.page, list(page(chains, folder, settings)))
     return 0
 
@@ -128,14 +127,13 @@ def run_chains(
     data: Path,
     settings: Mapping[str, Any],
     end: float,
-    at_once: int,
 ) -> None:
     """Runs every chain in a process of its own, several at once, and stops those that are not done at the end."""
     waiting = list(chains)
     running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], float]] = {}
     environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
     while (waiting or running) and time.monotonic() < end:
-        while waiting and len(running) < at_once:
+        while waiting and len(running) < AT_ONCE:
             name, arm = waiting.pop(0)
             place = folder / "chains" / f"{name}-{arm}"
             place.mkdir(parents=True, exist_ok=True)

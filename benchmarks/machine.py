@@ -22,11 +22,9 @@ def machine(*packages: str) -> str:
 
 def processor() -> str:
     """The processor's name, as the kernel reports it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
     return platform.machine()
 
 

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,8 @@ def main(argv: list[str] | None = None) -> int:
     results = []
     for margin in MARGINS:
         for side in SIDES:
-            rounds = [run_one(side, margin, arguments) for _ in range(arguments.rounds)]
+            words = ["--folder", folder, "--depth", arguments.depth, "--measure", side, margin]
+            rounds = [run_alone("mining", words) for _ in range(arguments.rounds)]
             middle = sorted(rounds, key=lambda result: result["seconds"])[len(rounds) // 2]
             results.append({"side": side, "margin": margin, **middle, "same": agreement(folder, side, margin)})
             print(f"{side}, margin {margin}: {middle['seconds']:.2f} s", file=sys.stderr)
@@ -88,10 +89,6 @@ def prepare(source: Path, folder: Path) -> None:
         save_array(folder / "queries.npy", vectors)
     if not (folder / "cache").is_dir():
         others(folder, 1, "none", use_faiss=False)[0]()
-
-
-def run_one(side: str, margin: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    return run_alone("mining", ["--folder", arguments.folder, "--depth", arguments.depth, "--measure", side, margin])
 
 
 def measure(side: str, margin: str, folder: Path, depth: int) -> dict[str, Any]:
@@ -215,8 +212,7 @@ def agreement(folder: Path, side: str, margin: str) -> tuple[float, float]:
     return len(common) / len(mine), sum(len(mine[query] & sets[query]) for query in common) / max(1, total)
 
 
-def render(results: Iterable[dict[str, Any]], arguments: argparse.Namespace) -> list[str]:
-    results = list(results)
+def render(results: list[dict[str, Any]], arguments: argparse.Namespace) -> list[str]:
     corpus = Corpus.open(arguments.folder / "corpus")
     shown = f"`python -m benchmarks mining --folder build/mining --depth {arguments.depth}`"
     lines = ["# Mining hard negatives", "", f"Command: {shown}.", ""]

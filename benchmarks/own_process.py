@@ -28,10 +28,8 @@ class OwnMemory:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
-        while True:
+        while not self._ended.wait(LOOKED_EVERY):
             self.mib = max(self.mib, memory_mib("RssAnon"))
-            if self._ended.wait(LOOKED_EVERY):
-                return
 
     def __enter__(self) -> OwnMemory:
         self._thread.start()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from stillhouse.core.artifacts import whole_folder
 
 SETS = {"medquad": "MedQuAD", "squad-passages": "SQuAD passages", "scifact": "SciFact"}
 LABELS = {"none": 0, "300": 300, "all": 2000}
@@ -44,6 +45,8 @@ class Size:
 
 SIZE = Size(passages=2000, dev=150, test=400)
 """What a cell has that takes some twenty minutes."""
+LENGTH = 128
+"""Tokens that passages are cut to, on both sides."""
 
 
 CELLS = tuple(
@@ -52,14 +55,11 @@ CELLS = tuple(
 """Those of the first seed come first, so that a benchmark that was stopped early has something of everything."""
 
 
-def prepare(cell: Cell, size: Size, data: Path, folder: Path) -> None:
+def prepare(cell: Cell, data: Path, folder: Path) -> None:
     """Writes the source of a cell, whole or not at all."""
-    if (folder / "source").is_dir():
-        return
-    staging = folder / "source.partial"
-    shutil.rmtree(staging, ignore_errors=True)
-    write_source(cell, size, data, staging)
-    staging.rename(folder / "source")
+    if not (folder / "source").is_dir():
+        with whole_folder(folder / "source") as staging:
+            write_source(cell, SIZE, data, staging)
 
 
 def write_source(cell: Cell, size: Size, data: Path, folder: Path, pool: int = LABELS["all"]) -> None:

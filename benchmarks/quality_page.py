@@ -93,7 +93,7 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[st
     minutes = np.mean([cell["seconds"] for cell in cells]) / 60
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))
     counts = f"{first['passages']:,} passages, {first['queries']['dev']:,} labelled dev questions, {seeds}"
-    processors = ", ".join(dict.fromkeys(processor_of(cell) for cell in cells))
+    processors = ", ".join(dict.fromkeys(cell["machine"].removeprefix("Machine: ").partition(",")[0] for cell in cells))
     lines += [f"{counts}; {minutes:.0f} CPU-minutes per run ({processors}). Winner: {winners}.", ""]
     values = {name: mean_Q(cells, name) for name in systems(cells)}
     lines += [f"| system | {MEASURE} |", "|---|---|"]
@@ -113,11 +113,6 @@ def part(title: str, labels: str, cells: Sequence[Mapping[str, Any]]) -> list[st
                 f"{', '.join(f'{mean:+.3f}' for mean in apart_SQ.mean(axis=1))} |"
             )
     return lines
-
-
-def processor_of(cell: Mapping[str, Any]) -> str:
-    """As the machine calls it: the first part of what `machine` says."""
-    return str(cell["machine"]).removeprefix("Machine: ").partition(",")[0]
 
 
 def difference(system_Q: NDArray[np.float64], baseline_Q: NDArray[np.float64]) -> Comparison:

@@ -6,7 +6,6 @@ the cached contrastive loss on triplets, without duplicates in a batch; the mode
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable
@@ -50,8 +49,6 @@ def train_peer(corpus: Path, start: Path, folder: Path, seconds: float, seed: in
     trained = train(start, examples, steps, seed, work)
     trained.save(str(folder / "model.partial"), create_model_card=False)
     shutil.rmtree(work, ignore_errors=True)
-    about = {"steps": steps, "epochs": steps / epoch, "seconds": time.process_time() - begun}
-    (folder / "about.json").write_text(json.dumps(about))
     (folder / "model.partial").rename(model)
     return model
 

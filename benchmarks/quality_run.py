@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchmarks.quality_cells import Cell
+from benchmarks.quality_cells import LENGTH, Cell
 from benchmarks.quality_peer import train_peer
 from benchmarks.run_steps import step_once
 from stillhouse.core.artifacts import write_whole
@@ -26,23 +24,23 @@ from stillhouse.pipeline.graph import graph_of
 MEASURE = "RR@10"
 PEER = "sentence-transformers"
 TEACHER = "teacher"
-SECONDS = "seconds"
-"""The file with the processor time of a run."""
 TRAININGS = ("retriever_1", "retriever_2", "distilled", "reranker")
 NAMES = {"bm25": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
 """The systems whose names on the page are not those of their steps."""
 
 
-def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
+def run_ours(cell: Cell, folder: Path) -> dict[str, Any]:
     """The figures of Stillhouse: `{"ranks": {system: reciprocal rank of each test question}, "seconds": …}`."""
-    ours, seconds = folder / "ours", folder / SECONDS
+    ours, seconds = folder / "ours", folder / "seconds"
     if not seconds.is_file():
         # A run that was stopped begins anew: sentence-transformers gets the time of the whole run.
         for made in ("ours", "work", "teacher", "peer", "peer_run"):
             shutil.rmtree(folder / made, ignore_errors=True)
-        begin(cell, folder, length)
-        spent = timed(lambda: stillhouse("run", "--params", "params.yaml", cwd=ours))
-        write_whole(seconds, str(spent))
+        stillhouse("new", str(ours), "--source", str(folder / "source"))
+        fit(ours / "params.yaml", cell)
+        begun = sum(os.times()[:4])  # of the processor, child processes included
+        stillhouse("run", "--params", "params.yaml", cwd=ours)
+        write_whole(seconds, str(sum(os.times()[:4]) - begun))
     artifacts, given = ours / "artifacts", read_yaml(ours / "params.yaml")
     set_work(folder)
     runs = runs_of(artifacts)
@@ -60,25 +58,13 @@ def run_ours(cell: Cell, folder: Path, length: int) -> dict[str, Any]:
     }
 
 
-def run_peer(cell: Cell, folder: Path, length: int, seconds: float) -> dict[str, list[float]]:
-    """The ranks of sentence-transformers, trained for the processor time that the run took here.
-
-    Where the run was made in another folder, its corpus and its start are made here first."""
-    ours, artifacts = folder / "ours", folder / "ours" / "artifacts"
+def run_peer(cell: Cell, folder: Path, seconds: float) -> dict[str, list[float]]:
+    """The ranks of sentence-transformers, trained for the processor time that the run took here."""
+    artifacts = folder / "ours" / "artifacts"
     set_work(folder)
     corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
-    if not (corpus.is_dir() and start.is_dir()):
-        if not ours.is_dir():
-            begin(cell, folder, length)
-        stillhouse("run", "--params", "params.yaml", "--until", "zero_shot_index", cwd=ours)
     model = train_peer(corpus, start, folder / "peer", seconds, cell.seed)
     return ranks_of(Corpus.open(corpus), {PEER: run_of(artifacts, model, folder / "peer_run")})
-
-
-def begin(cell: Cell, folder: Path, length: int) -> None:
-    """Writes the settings of the run, as `stillhouse new` chooses them."""
-    stillhouse("new", str(folder / "ours"), "--source", str(folder / "source"))
-    fit(folder / "ours" / "params.yaml", cell, length)
 
 
 def labelled(corpus: Corpus, split: str) -> int:
@@ -101,24 +87,15 @@ def stillhouse(*words: str, cwd: Path | None = None) -> None:
     subprocess.run([sys.executable, "-m", "stillhouse.cli", *words], check=True, cwd=cwd)
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds of the processor that work took, its child processes included."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
-    work()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return children + time.process_time() - begun
-
-
 def read_yaml(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
 
 
-def fit(path: Path, cell: Cell, length: int) -> None:
+def fit(path: Path, cell: Cell) -> None:
     """Sets what the cell asks for in the settings that `new` wrote: the seed of trainings, and shorter passages."""
     given = read_yaml(path)
-    given["fetch_model"]["passage_length"] = min(length, given["fetch_model"]["passage_length"])
+    given["fetch_model"]["passage_length"] = min(LENGTH, given["fetch_model"]["passage_length"])
     for step in TRAININGS:
         if isinstance(given.get(step), dict):
             given[step] = given[step] | {"seed": cell.seed}

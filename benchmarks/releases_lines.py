@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.quality_cells import FIXED, Cell, Size, read_qrels, rows, shuffled, write, write_source
 from benchmarks.run_steps import step_once
+from stillhouse.core.artifacts import whole_folder
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.measures import parse_measures, per_query_of_rows
@@ -51,17 +50,8 @@ QUERIES: dict[str, Any] = {
 """Of `train-query-encoder`."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How much of a corpus is read, and how labels arrive."""
-
-    releases: int = 3
-    slice: int = 40
-    passages: int = 500
-    dev: int = 80
-    test: int = 200
-    length: int = 32
-    layers: int = 0
+SHAPE = {"slice": 40, "passages": 500, "dev": 80, "test": 200, "length": 32}
+"""The train questions that each release adds, how much of a corpus is read, and the tokens that passages are cut to."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +59,12 @@ class Workplace:
     """A corpus and the folder of its releases."""
 
     corpus: str
-    shape: Shape
+    releases: int
     data: Path
     folder: Path
 
     def about(self) -> dict[str, Any]:
-        return asdict(self.shape) | {"training": TRAINING, "queries": QUERIES}
+        return SHAPE | {"releases": self.releases, "training": TRAINING, "queries": QUERIES}
 
     def release(self, number: int, line: str) -> dict[str, Any]:
         """Trains a release, unless it is there, and measures it: values of the test questions, and seconds."""
@@ -82,36 +72,36 @@ class Workplace:
         own = self.folder / f"{number}-{line}"
         first = self.folder / "1-first" / "retriever"
         before = self._before(number, line)
-        with seconds() as training:
-            if line == "query_only":
-                old = self._index(before, number)
-                step_once(
-                    "train-query-encoder",
-                    {"corpus": corpus, "encoder": before, "old_index": old},
-                    {name: own / name for name in ("retriever", "index", "curves")},
-                    **QUERIES,
-                )
-            else:
-                inputs = {"corpus": corpus, "encoder": before, "negatives": negatives}
-                step_once(
-                    "train-retriever",
-                    inputs,
-                    {name: own / name for name in ("retriever", "curves")},
-                    **TRAINING,
-                )
+        begun = time.process_time()
+        if line == "query_only":
+            old = self._index(before, number)
+            step_once(
+                "train-query-encoder",
+                {"corpus": corpus, "encoder": before, "old_index": old},
+                {name: own / name for name in ("retriever", "index", "curves")},
+                **QUERIES,
+            )
+        else:
+            inputs = {"corpus": corpus, "encoder": before, "negatives": negatives}
+            step_once(
+                "train-retriever",
+                inputs,
+                {name: own / name for name in ("retriever", "curves")},
+                **TRAINING,
+            )
         retriever = own / "retriever"
-        found: dict[str, Any] = {"seconds": training(), "labels": number * self.shape.slice}
+        found: dict[str, Any] = {"seconds": seconds_since(begun), "labels": number * SHAPE["slice"]}
         if line != "query_only":
-            with seconds() as encoding:
-                new = self._index(retriever, number)
-            found |= {"encoding_seconds": encoding(), "new": values(corpus, retriever, new)}
+            begun = time.process_time()
+            new = self._index(retriever, number)
+            found |= {"encoding_seconds": seconds_since(begun), "new": values(corpus, retriever, new)}
         return found | {"old": values(corpus, retriever, self._index(first, number))}
 
     def _before(self, number: int, line: str) -> Path:
         if number == 1:
             start = self.folder / "start"
-            length = {"query_length": 32, "passage_length": self.shape.length}
-            step_once("fetch-model", {}, {"encoder": start}, model=START, layers=self.shape.layers or None, **length)
+            length = {"query_length": 32, "passage_length": SHAPE["length"]}
+            step_once("fetch-model", {}, {"encoder": start}, model=START, **length)
             return start
         return self.folder / (f"{number - 1}-{line}" if number > 2 else "1-first") / "retriever"
 
@@ -129,15 +119,14 @@ class Workplace:
 
     def _write_source(self, folder: Path, number: int) -> None:
         """All passages, and the train questions of the first slices; dev and test are the same in every release."""
-        whole, shape = self.folder / "source", self.shape
-        labels = shape.slice * shape.releases
+        whole = self.folder / "source"
         if not whole.is_dir():
-            partial = self.folder / "source.partial"
-            size = Size(shape.passages, shape.dev, shape.test)
-            write_source(Cell(self.corpus, "all", FIXED), size, self.data, partial, pool=labels)
-            partial.rename(whole)
+            size = Size(SHAPE["passages"], SHAPE["dev"], SHAPE["test"])
+            with whole_folder(whole) as staging:
+                labels = SHAPE["slice"] * self.releases
+                write_source(Cell(self.corpus, "all", FIXED), size, self.data, staging, pool=labels)
         judged = read_qrels(whole / "qrels" / "train.tsv")
-        chosen = shuffled(judged, FIXED)[: number * shape.slice]
+        chosen = shuffled(judged, FIXED)[: number * SHAPE["slice"]]
         (folder / "qrels").mkdir(parents=True)
         (folder / "corpus.jsonl").write_bytes((whole / "corpus.jsonl").read_bytes())
         lines = [f"{name}\t{passage}\t{grade}\n" for name in chosen for passage, grade in judged[name].items()]
@@ -170,11 +159,5 @@ def values(folder: Path, retriever: Path, index: Path) -> list[float]:
     return [round(float(value), 4) for value in table[MEASURE].reindex(ids)]
 
 
-@contextmanager
-def seconds() -> Iterator[Callable[[], float]]:
-    """Gives the seconds of the processor that the block took, once it has ended."""
-    took: list[float] = []
-    begun = resource.getrusage(resource.RUSAGE_SELF)
-    yield lambda: took[0]
-    ended = resource.getrusage(resource.RUSAGE_SELF)
-    took.append(round(ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime, 1))
+def seconds_since(begun: float) -> float:
+    return round(time.process_time() - begun, 1)

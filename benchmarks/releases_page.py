@@ -18,7 +18,7 @@ Found = Mapping[str, Mapping[str, Any]]
 def page_lines(found: Found) -> list[str]:
     first = next(iter(found.values()))["about"]
     lines = ["# New queries, old index", ""]
-    command = f"python -m benchmarks releases --folder build/releases{first.get('flags', '')}"
+    command = f"python -m benchmarks releases --folder build/releases --releases {first['releases']}"
     lines += [f"Command: `{command}`. {first['machine']}", ""]
     lines += [about(first)]
     for corpus, title in SETS.items():
@@ -30,18 +30,13 @@ def page_lines(found: Found) -> list[str]:
 def about(shape: Mapping[str, Any]) -> str:
     return (
         f"{shape['releases']} releases were requested, each with {shape['slice']} new train questions; about "
-        f"{shape['passages']:,} passages{start(shape)}, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} "
+        f"{shape['passages']:,} passages, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} "
         "test questions in per cent. Release 1 is trained from the start, and its index is the oldest. Every later "
         "release is trained from the one before it, on all labels so far. *Old* searches the oldest index with the "
         "release's queries; *new* searches an index that the release encoded itself. `fine_tune` on the oldest index "
         "is the naive swap. Seconds are processor time on one thread; those of training include its measurements on "
         "dev."
     )
-
-
-def start(shape: Mapping[str, Any]) -> str:
-    """What was left of the start's layers, where some were left out."""
-    return f", read by the first {shape['layers']} layers of all-MiniLM-L6-v2" if shape.get("layers") else ""
 
 
 def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:
@@ -54,7 +49,7 @@ def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:
     for key in sorted(releases, key=lambda key: (int(key.split()[0]), order.index(key.split()[1]))):
         number, line = key.split()
         own = releases[key]
-        old, new = mean(own["old"]), mean(own["new"]) if "new" in own else None
+        old, new = np.mean(own["old"]), np.mean(own["new"]) if "new" in own else None
         cells = [number, str(own["labels"]), f"`{line}`" if line != "first" else "release 1", f"{100 * old:.1f}"]
         cells += [f"{100 * new:.1f}", f"{old / new:.1%}"] if new else ["the same", "–"]
         cells += [f"{own['seconds']:.0f}", f"{own['encoding_seconds']:.0f}" if "encoding_seconds" in own else "–"]
@@ -67,25 +62,13 @@ def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:
 
 
 def compared(releases: Mapping[str, Any], number: int) -> list[str]:
-    """The lines of a release against one another."""
-    systems = {"release 1": releases[FIRST]["new"]}
-    for line in ("query_only", "fine_tune"):
-        own = releases.get(f"{number} {line}", {})
-        systems |= {f"{line}, {index}": own[index] for index in ("old", "new") if index in own}
-    pairs = [
-        ("query_only, old", "release 1"),
-        ("fine_tune, new", "release 1"),
-    ]
-    lines = []
-    for system, baseline in pairs:
-        if system in systems and baseline in systems:
-            apart = difference(np.array(systems[system]), np.array(systems[baseline]))
+    """The lines of a release against release 1."""
+    baseline, lines = np.array(releases[FIRST]["new"]), []
+    for line, index in (("query_only", "old"), ("fine_tune", "new")):
+        if own := releases.get(f"{number} {line}"):
+            apart = difference(np.array(own[index]), baseline)
             lines.append(
-                f"| {system} − {baseline} | {100 * apart.difference:+.1f} "
+                f"| {line}, {index} − release 1 | {100 * apart.difference:+.1f} "
                 f"| {100 * apart.low:+.1f} to {100 * apart.high:+.1f} | {apart.randomisation_p:.4f} |"
             )
     return lines
-
-
-def mean(values: list[float]) -> float:
-    return float(np.mean(values))

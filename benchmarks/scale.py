@@ -22,6 +22,7 @@ from benchmarks.own_process import measure
 from benchmarks.page import write_page
 from benchmarks.scale_page import render
 from benchmarks.scale_tasks import TASKS, Place, wiki_intro
+from stillhouse.core.artifacts import write_whole
 
 KINDS = ("flat", "sq8", "ivfpq")
 PASSAGES, WIDTH, SHARDS = 10_000_000, 64, 8
@@ -39,8 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--note", default="", help="a sentence for the page on what the figures were made beside")
     parser.add_argument("--task", nargs=2, metavar=("TASK", "WHICH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
-    if arguments.passages < 1000 * SMALLER and not arguments.task:
-        parser.error(f"--passages is at least {1000 * SMALLER}: with fewer an index has too little to be fitted to")
     if arguments.task:
         task, which = arguments.task
         print(json.dumps(measure(lambda: TASKS[task](place(arguments, arguments.passages), which))))
@@ -87,9 +86,11 @@ def run_size(arguments: argparse.Namespace, size: int) -> None:
         results = read_results(arguments.folder)
         name = f"{task} {which}".strip()
         if not any((row["task"], row["passages"]) == (name, size) for row in results):
-            found = run_alone("scale", words(arguments, size, task, which), **own_work(corpus.folder))
+            own = {"STILLHOUSE_QUIET": "1", "STILLHOUSE_WORK": str(corpus.folder / "work")}
+            found = run_alone("scale", words(arguments, size, task, which), **own)
             print(f"{size:,} {name}: {found}", file=sys.stderr, flush=True)
-            write_results(arguments.folder, [*results, {"task": name, "passages": size, **found}])
+            rows = [*results, {"task": name, "passages": size, **found}]
+            write_whole(arguments.folder / RESULTS, json.dumps(rows, indent=1) + "\n")
         for path in done_with:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     shutil.rmtree(corpus.folder)
@@ -101,17 +102,7 @@ def words(arguments: argparse.Namespace, size: int, task: str, which: str) -> li
     return [*flags, "--memory-mib", str(arguments.memory_mib), "--task", task, which]
 
 
-def own_work(folder: Path) -> dict[str, str]:
-    return {"STILLHOUSE_QUIET": "1", "STILLHOUSE_WORK": str(folder / "work")}
-
-
 def read_results(folder: Path) -> list[dict[str, Any]]:
     path = folder / RESULTS
     rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     return rows
-
-
-def write_results(folder: Path, rows: list[dict[str, Any]]) -> None:
-    unfinished = folder / f".{RESULTS}"
-    unfinished.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    unfinished.rename(folder / RESULTS)

@@ -9,7 +9,7 @@ Shapes: N passages, D width, Q queries.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,9 +68,9 @@ def sample_source(place: Place, _: str) -> Found:
 
 def ingest_jsonl(place: Place, _: str) -> Found:
     facts = step("ingest", {}, {"corpus": place.corpus}, source=str(place.source), queries="source").facts
-    put_in = counts(place.passages)
+    repeated_ids, _ = counts(place.passages)
     assert facts["passages"] == place.passages, facts["passages"]
-    assert sum(facts["rejected"].values()) == put_in.repeated_ids, facts["rejected"]
+    assert sum(facts["rejected"].values()) == repeated_ids, facts["rejected"]
     return kept(place.corpus)
 
 
@@ -91,7 +91,7 @@ def validate(place: Place, _: str) -> Found:
         "validate", {"corpus": place.corpus}, {"validation": place.folder / "validation"}, max_rejected_fraction=1.0
     ).metrics
     assert metrics["passages"] == place.passages
-    repeated = counts(place.passages).repeated_texts
+    _, repeated = counts(place.passages)
     assert round(metrics["duplicate_text_fraction"] * place.passages) == repeated, metrics
     return kept(place.folder / "validation")
 
@@ -204,20 +204,12 @@ def queries(place: Place) -> np.ndarray:
 
 def sample_tokens(place: Place, _: str) -> Found:
     """Token ids drawn from a trigram model of the opening passages of `wiki-intro`."""
-    import pandas as pd
-    from transformers import AutoTokenizer
-
     from benchmarks import counting
     from benchmarks.token_sampler import TokenSampler
-    from stillhouse.models.model_place import locate
-    from stillhouse.pretraining.token_files import write_tokens
 
-    tokenizer = AutoTokenizer.from_pretrained(locate(counting.MODEL), local_files_only=True, trust_remote_code=False)
     texts = [text for text, _ in zip(counting.passages(wiki_intro(place.data)), range(FITTED_TO))]
     fitted = place.folder / "fitted"
-    fitted.mkdir(exist_ok=True)
-    blocks = (pd.DataFrame({"title": "", "text": part}) for part in parts(texts, 2048))
-    write_tokens(fitted, blocks, tokenizer, LONGEST_PASSAGE, "en")
+    counting.tokenize(texts, fitted, LONGEST_PASSAGE)
     sampler = TokenSampler(np.load(fitted / "ids.npy"), np.load(fitted / "offsets.npy"))
     into = place.folder / "tokens"
     sampler.write(into, int(place.passages * sampler.lengths.mean()), 1)
@@ -226,11 +218,6 @@ def sample_tokens(place: Place, _: str) -> Found:
 
 def wiki_intro(data: Path) -> Path:
     return data / "wiki-intro" / "corpus.jsonl.gz"
-
-
-def parts(items: list[str], size: int) -> Iterator[list[str]]:
-    for begin in range(0, len(items), size):
-        yield items[begin : begin + size]
 
 
 def count_ngrams(place: Place, _: str) -> Found:

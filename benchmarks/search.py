@@ -40,7 +40,6 @@ def main(argv: list[str] | None = None) -> int:
     parser = command("search", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where vectors and indexes go; kept from run to run")
     parser.add_argument("--passages", type=int, default=1_000_000)
-    parser.add_argument("--queries", type=int, default=QUERIES)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--measure", nargs=2, metavar=("WHAT", "KIND"), help=argparse.SUPPRESS)
@@ -51,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         what, kind = arguments.measure
         print(json.dumps(TASKS[what](kind, arguments)))
         return 0
-    sample(arguments.folder, arguments.passages, arguments.queries)
+    sample(arguments.folder, arguments.passages)
     lines = report(arguments)
     write_page(arguments.page, lines)
     return 0
@@ -65,11 +64,11 @@ def digests(passages: int) -> np.ndarray:
     return np.array([b"%016d" % number for number in range(passages)], dtype="S16")
 
 
-def sample(folder: Path, passages: int, queries: int) -> None:
+def sample(folder: Path, passages: int) -> None:
     """Writes the vectors in segments, and the queries with the row of each one's relevant passage; once."""
     rng = np.random.default_rng(SEED)
     centres = unit(rng.standard_normal((CLUSTERS, WIDTH), dtype=np.float32))
-    relevant = np.sort(rng.choice(passages, queries, replace=False))
+    relevant = np.sort(rng.choice(passages, QUERIES, replace=False))
     into, names = place(folder, passages), digests(passages)
     chosen = []
     for start in range(0, passages, PART):
@@ -78,7 +77,7 @@ def sample(folder: Path, passages: int, queries: int) -> None:
         vectors = unit(centres[rng.integers(CLUSTERS, size=size)] + SPREAD * noise)
         write_segment(into, names[start : start + size], vectors)
         chosen.append(vectors[relevant[(relevant >= start) & (relevant < start + size)] - start])
-    noise = unit(rng.standard_normal((queries, WIDTH), dtype=np.float32))
+    noise = unit(rng.standard_normal((QUERIES, WIDTH), dtype=np.float32))
     save_array(folder / "queries.npy", unit(np.concatenate(chosen) + NOISE * noise))
     save_array(folder / "relevant.npy", relevant)
 
@@ -133,7 +132,7 @@ def report(arguments: argparse.Namespace) -> list[str]:
     words = f"--passages {arguments.passages} --threads {arguments.threads} --kinds {' '.join(arguments.kinds)}"
     shown = f"Command: `python -m benchmarks search --folder build/search {words}`."
     about = (
-        f"{arguments.passages} vectors of width {WIDTH}, {arguments.queries} queries; threads: {arguments.threads}. "
+        f"{arguments.passages} vectors of width {WIDTH}, {QUERIES} queries; threads: {arguments.threads}. "
         "Indexes are built on one thread. All queries at once to depth 100; one at a time to depth 10."
     )
     lines = ["# Search at size", "", shown, "", machine("faiss-cpu", "torch", "numpy"), "", about, ""]
@@ -157,5 +156,5 @@ def report(arguments: argparse.Namespace) -> list[str]:
 
 
 def in_a_process(what: str, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    words = ["--folder", arguments.folder, "--passages", arguments.passages, "--queries", arguments.queries]
-    return run_alone("search", [*words, "--threads", arguments.threads, "--measure", what, kind])
+    words = ["--folder", arguments.folder, "--passages", arguments.passages, "--threads", arguments.threads]
+    return run_alone("search", [*words, "--measure", what, kind])

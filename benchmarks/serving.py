@@ -47,15 +47,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = command("serving", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where releases go; kept from run to run")
     parser.add_argument("--passages", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument(
         "--stores", nargs="*", default=[], metavar="URL", help="vector stores to publish a flat release to"
     )
-    parser.add_argument("--clients", type=int, nargs="+", default=list(CLIENTS))
     parser.add_argument("--seconds", type=float, default=3.0, help="of load at each number of clients")
     parser.add_argument("--build", action="store_true", help="make the releases and measure nothing")
-    parser.add_argument("--built", action="store_true", help="leave out releases that are not made yet")
     arguments = parser.parse_args(argv)
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,10 +72,7 @@ def main(argv: list[str] | None = None) -> int:
             print(name, json.dumps(found["cases"][name]), flush=True)
 
     for passages in arguments.passages:
-        for kind in arguments.kinds:
-            if arguments.built and not (folder / f"{kind}-{passages}" / "index").is_dir():
-                print(f"skipped: {kind} at {passages} passages, which --build has not made")
-                continue
+        for kind in KINDS:
             release_folders(folder, passages, kind)
             for system in () if arguments.build else arguments.systems:
                 add(f"{system}/{kind}/{passages}", measured, system, folder, passages, kind, arguments)
@@ -88,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
             add(f"{store}/its own/{passages}", in_store, address, folder / f"flat-{passages}", arguments)
     for system in () if arguments.build else arguments.systems[:2]:
         if system != "faiss":
-            release = folder / f"{arguments.kinds[0]}-{arguments.passages[0]}"
+            release = folder / f"{KINDS[0]}-{arguments.passages[0]}"
             add(f"{system}/embed", embedding, system, release, arguments)
     if not arguments.build:
         found["seconds"] = arguments.seconds
@@ -124,7 +118,7 @@ def under_load(system: str, release: Path, arguments: argparse.Namespace, *words
         post(port, "/search", bodies[-1])
         found["first_answer"] = found["ready"] + time.perf_counter() - first
         found["cpu_first_answer"] = cpu_seconds(process.pid)
-        for clients in arguments.clients:
+        for clients in CLIENTS:
             found[f"clients {clients}"] = loaded_and_clocked(
                 port, clients, arguments.seconds, "/search", bodies, process
             )
@@ -188,20 +182,14 @@ def post(port: int, path: str, body: Any) -> Any:
         return json.loads(answer.read())
 
 
-def loaded(port: int, clients: int, seconds: float, path: str, bodies: list[Any]) -> dict[str, Any]:
-    words = [sys.executable, "-m", "benchmarks.serving_load", str(port), str(clients), str(seconds), path]
-    lines = "\n".join(map(json.dumps, bodies))
-    done = subprocess.run(words, input=lines, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def loaded_and_clocked(
     port: int, clients: int, seconds: float, path: str, bodies: list[Any], process: subprocess.Popen[bytes]
 ) -> dict[str, Any]:
-    """The same, with the milliseconds of a core that the service took for a request (`cpu_ms`)."""
-    before = cpu_seconds(process.pid)
-    found = loaded(port, clients, seconds, path, bodies)
+    """What clients saw, with the milliseconds of a core that the service took for a request (`cpu_ms`)."""
+    words = [sys.executable, "-m", "benchmarks.serving_load", str(port), str(clients), str(seconds), path]
+    lines, before = "\n".join(map(json.dumps, bodies)), cpu_seconds(process.pid)
+    done = subprocess.run(words, input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
     return found | {"cpu_ms": 1000 * (cpu_seconds(process.pid) - before) / max(1, found["requests"])}
 
 

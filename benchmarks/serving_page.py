@@ -13,7 +13,6 @@ NAMES = {
     "lancedb": "Stillhouse, LanceDB",
     "qdrant": "Stillhouse, Qdrant",
 }
-BATCHES = "1, 8, 64"
 CPU = "CPU until then, s | CPU a question at 1, ms | at 8"
 COLUMNS = "per s at 1 | p50 | p99 | per s at 8 | p50 | p99 | per s at 64 | p50 | p99"
 
@@ -27,7 +26,7 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
     lines += ["short texts of random words, with the vectors of 2,000 encoded texts plus noise. recall@10 compares the"]
     lines += ["index with exact search over the same vectors, on 200 questions. Times are in milliseconds, and a"]
     lines += ["megabyte is 10⁶ bytes; *own* is memory that is not a mapped file's. faiss in process gets precomputed"]
-    lines += [f"vectors, {BATCHES} at once. Ours encodes queries in fp32. A store searches with an index of its own."]
+    lines += ["vectors, 1, 8, 64 at once. Ours encodes queries in fp32. A store searches with an index of its own."]
     sizes = sorted({int(name.split("/")[2]) for name in found["cases"] if name.count("/") == 2})
     for size in sizes:
         lines += [
@@ -41,8 +40,7 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
         rows.sort(key=lambda row: (row[0][1], list(NAMES).index(row[0][0])))
         for (system, kind, _), case in rows:
             cells = [kind, NAMES[system], f"{case['recall@10']:.3f}"]
-            for clients in (1, 8, 64):
-                cells += figures(case.get(f"clients {clients}"))
+            cells += [f"{case[f'clients {n}'][name]:.1f}" for n in (1, 8, 64) for name in ("per_second", "p50", "p99")]
             lines.append(f"| {' | '.join(cells)} |")
         lines += [
             "",
@@ -88,10 +86,6 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
             name = NAMES[system].split(",")[0]
             lines.append(f"| {name} | {' | '.join(speeds)} | {case['least_cosine']:.6f} |")
     return lines
-
-
-def figures(case: Mapping[str, Any] | None) -> list[str]:
-    return ["", "", ""] if case is None else [f"{case[name]:.1f}" for name in ("per_second", "p50", "p99")]
 
 
 def one(case: Mapping[str, Any] | None, name: str) -> str:

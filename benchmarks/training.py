@@ -43,7 +43,6 @@ Case = tuple[str, Lengths, str]
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = command("training", __doc__)
-    parser.add_argument("--model", default=MODEL, help="a model folder, package:NAME or hub name")
     parser.add_argument("--batch", type=int, default=32, help="queries a step, each with a positive and a negative")
     parser.add_argument("--rounds", type=int, default=3, help="turns that each has in every setting")
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn; the first is not counted")
@@ -56,8 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not all(importlib.util.find_spec(name) for name in ("datasets", "accelerate")):
         print(f"skipped: {PEER} trains with others; pip install datasets accelerate", file=sys.stderr)
         return 0
-    if arguments.steps < 2 or arguments.rounds < 1:
-        parser.error("--steps is at least 2 and --rounds at least 1")
     torch.set_num_threads(arguments.threads)
     with TemporaryDirectory() as folder:
         lines = compare(Path(folder), source, arguments)
@@ -76,7 +73,7 @@ def compare(folder: Path, source: Path, arguments: argparse.Namespace) -> list[s
         model = folder / f"{pooling}-{lengths.most}"
         if not model.is_dir():
             settings = {"pooling": pooling, "query_length": lengths.most, "passage_length": lengths.most}
-            step("fetch-model", {}, {"encoder": model}, model=arguments.model, **settings)
+            step("fetch-model", {}, {"encoder": model}, model=MODEL, **settings)
         for precision in precisions:
             setting = Setting(model, precision, arguments.steps, clock, folder)
             both = {OURS: ours(setting, examples, lengths), PEER: theirs(setting, examples, lengths)}
@@ -96,7 +93,7 @@ def page(sides: dict[Case, dict[str, Side]], arguments: argparse.Namespace) -> l
     )
     packages = ("torch", "transformers", "sentence-transformers", "datasets", "accelerate")
     about = (
-        f"Model `{arguments.model}`. A step has {arguments.batch} queries of squad-passages, each with a positive and "
+        f"Model `{MODEL}`. A step has {arguments.batch} queries of squad-passages, each with a positive and "
         f"a hard negative; threads: {arguments.threads}. The seconds of a step include waiting for its batch, clipping "
         f"and AdamW. They are the median of {arguments.rounds} rounds, with {arguments.steps - 1} counted steps in "
         "each. *Ratio* says how many times as long a step of the other side takes: the median over the rounds, with "

@@ -74,10 +74,7 @@ def batches(sampler: GroupSampler, size: int, count: int) -> list[np.ndarray]:
                 taken |= read
             if len(batch) == size:
                 break
-        if len(batch) < size:
-            raise SystemExit(
-                "the data set has too few passages for that many batches; lower --batch, --rounds or --steps"
-            )
+        assert len(batch) == size, "the data set has too few passages for that many batches"
         order = [example for example in order if example not in set(batch)]
         found.append(np.array(batch))
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +18,11 @@ TEXT_EVERY, IDS_A_BLOCK = 200, 20
 """Of a block, every n-th passage has the text of the block's first; and that many of its rows repeat an early id."""
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a corpus of this many passages has: rows of the source, rows with an id that is taken, repeated texts."""
-
-    rows: int
-    repeated_ids: int
-    repeated_texts: int
-
-
-def counts(passages: int) -> Counts:
+def counts(passages: int) -> tuple[int, int]:
+    """How many rows of a corpus of this many passages have an id that is taken, and how many a repeated text."""
     blocks = [min(BLOCK, passages - begin) for begin in range(0, passages, BLOCK)]
     ids = sum(min(IDS_A_BLOCK, passages) for _ in blocks)
-    return Counts(passages + ids, ids, sum((size - 1) // TEXT_EVERY for size in blocks))
+    return ids, sum((size - 1) // TEXT_EVERY for size in blocks)
 
 
 def word_blocks(passages: int, mean_words: int = MEAN_WORDS) -> Iterator[tuple[int, list[str]]]:

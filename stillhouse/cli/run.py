@@ -1,6 +1,5 @@
 """`stillhouse run`: runs a recipe, or one of its stages, in this process."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.parser import Parser, flag, output_folder, source_text
 from stillhouse.pipeline.recipe_run import chosen_steps, run_recipe, steps_of_stage
-from stillhouse.pipeline.recipe_settings import add_set_flag, with_settings
+from stillhouse.pipeline.recipe_settings import add_set_flag, with_sections, with_settings
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, add_engine_flag, environment
@@ -47,15 +46,13 @@ def main(argv: Sequence[str]) -> int:
     arguments = run_parser().parse(argv)
     path = find_recipe(arguments.recipe) if arguments.recipe else arguments.params or Path("params.yaml")
     recipe = with_settings(load_recipe(path), arguments.settings, str(path))
+    if arguments.source:
+        recipe = with_sections(recipe, {"ingest": {"source": arguments.source}})
     settings, steps = configs(recipe, str(path)), graph_of(recipe, str(path))
     if arguments.small and arguments.source:
         raise InputError("--small uses the built-in sample; leave out --source or --small")
     if arguments.small:
         settings |= {step.name: small(step, settings[step.name]) for step in steps}
-    if arguments.source:
-        for step in steps:
-            if step.section == "ingest":
-                settings[step.name] = dataclasses.replace(settings[step.name], source=arguments.source)
     if arguments.stage and arguments.until:
         raise InputError("give a STAGE or --until, not both")
     chosen = steps_of_stage(steps, arguments.stage) if arguments.stage else chosen_steps(steps, arguments.until)

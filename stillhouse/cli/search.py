@@ -125,8 +125,7 @@ def open_searcher(folders: dict[str, Path]) -> Searcher:
     with doing("loading PyTorch"):
         from stillhouse.search.searcher import Searcher
 
-    run_context = context.Context(work=context.work_root(), device=context.device(), quiet=True)
-    return Searcher(folders["corpus"], folders["retriever"], folders["index"], run_context, folders.get("hybrid"))
+    return Searcher.open(**folders)
 
 
 def questions(words: Sequence[str], prompt: bool) -> Iterator[str]:

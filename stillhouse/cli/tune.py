@@ -21,7 +21,6 @@ from stillhouse.pipeline.step_command import add_context_flags, environment
 if TYPE_CHECKING:
     from stillhouse.experiments.tuning.search import Search
 
-BEST = "params.yaml"
 EXAMPLES = """\
 Run this in a workspace, after `stillhouse run`. Each trial trains with other settings and ranks the dev questions,
 never the test questions. A trial that is worse than half of the finished ones is stopped early. To continue a stopped
@@ -85,7 +84,7 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
     best = finished[0]
     differences = np.array(best.user_attrs[RANKS])[:, None] - default[:, None]
     (found,) = compare(differences, Samples(10_000))
-    path = search.folder / BEST
+    path = search.folder / "params.yaml"
     write_whole(path, yaml.safe_dump(merged(recipe, best.user_attrs[SETTINGS]), sort_keys=False))
     said = (
         f"The best of {tried} trials has RR@10 {best.value:.4f}; {start}: {found.difference:+.4f} (95 % interval "

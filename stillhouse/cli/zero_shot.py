@@ -18,9 +18,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = zero_shot_arguments(argv)
     plan, baseline = checked_plan(arguments)
     refuse_foreign_results(plan, arguments.folder)
-    if arguments.work is None:
-        arguments.work = arguments.folder / ".stillhouse" / "work"
-    with environment(arguments):
+    with environment(arguments, arguments.folder):
         failures = run_plan(plan, arguments.folder / ARTIFACTS, arguments.max_rejected, say)
         with watched("zero-shot", arguments.quiet), own_files(arguments.folder, results()) as staging:
             page = write_results(plan, arguments, baseline, failures, staging)

@@ -84,9 +84,6 @@ def flag_of(name: str) -> str:
 
 def step_parser(step: Step) -> Parser:
     """The parser of one step, with a flag for every input, output and setting, and the common flags."""
-    names = [port.name for port in (*step.inputs, *step.outputs)] + list(field_types(step.config)) + list(COMMON_FLAGS)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    assert not twice, f"step '{step.name}': {', '.join(twice)} names two of its folders, settings and common flags"
     description = f"{step.help[0].upper()}{step.help[1:]}."
     parser = Parser(step.name, description, _example(step))
     for title, ports, kind in (("reads", step.inputs, Path), ("writes", step.outputs, output_folder)):

@@ -41,7 +41,6 @@ def make_workspace(
     stays too: `.gitignore` and `.dvcignore` get more lines. Raises `InputError` if `folder` is a
     workspace already or holds what `dvc repro` would replace, and for an unknown recipe or setting.
     """
-    refuse_taken(folder)
     path = find_recipe(recipe)
     original = load_recipe(path)
     given = {} if source is None else {"ingest": {"source": str(Path(source).expanduser())}}

@@ -103,8 +103,6 @@ def fetch_release(git: Git, release: Release, target: Path, names: tuple[str, ..
     Raises `InputError` before anything is fetched if a destination holds something that no step wrote.
     """
     wanted = {name: path for name, path in release.paths.items() if not names or name in names}
-    if target.is_file():
-        raise InputError(f"{target} is a file; name a folder to fetch {release.name} into")
     for name in wanted:
         refuse_foreign(target / name, name)
     with _workspace(git.folder) as repo:  # its remotes, credentials and cache, which a copy of the repository lacks

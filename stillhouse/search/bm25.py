@@ -59,7 +59,7 @@ class Terms:
         >>> Terms.of_language("en").of(["The stills of 東京都"])
         [['still', '東京', '京都']]
         """
-        left_out = _stop_words(self.stop_words)
+        left_out = frozenset({"": [], "en": STOPWORDS_EN, "de": STOPWORDS_GERMAN}[self.stop_words])
         lists = [[term for term in terms_in(text) if term not in left_out] for text in texts]
         if not self.stemmer:
             return lists
@@ -81,16 +81,11 @@ def language_of(texts: Sequence[str]) -> str:
     return {"nb": "no", "nn": "no"}.get(code, code)  # Snowball has one stemmer for both forms of Norwegian
 
 
-def _stop_words(language: str) -> frozenset[str]:
-    from bm25s import stopwords  # not above: bm25.py imports bm25s first, without JAX
-
-    return frozenset({"": [], "en": stopwords.STOPWORDS_EN, "de": stopwords.STOPWORDS_GERMAN}[language])
-
-
 _jax: Any = sys.modules.get("jax")
 sys.modules["jax"] = None  # type: ignore[assignment]
 try:  # bm25s would use JAX, which takes most of a GPU's memory and is ten times slower at sorting few scores
     import bm25s
+    from bm25s.stopwords import STOPWORDS_EN, STOPWORDS_GERMAN
     from bm25s.tokenization import Tokenized
 finally:
     sys.modules.pop("jax", None)

@@ -99,7 +99,10 @@ class Embeddings:
         self._files: list[NDArray[np.float32]] = []
         self._file_N = np.full(len(digests_N), -1, dtype=np.int32)
         self._row_N = np.full(len(digests_N), -1, dtype=np.int32)
-        _allow_open_files()
+        # As many open files as the system permits, since every memory map keeps one open.
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = MOST_FILES if hard == resource.RLIM_INFINITY else hard
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         self.look_in(folders)
 
     def look_in(self, folders: Iterable[Path]) -> None:
@@ -120,7 +123,10 @@ class Embeddings:
     def _look_up(self, segment: Path, sorted_M: NDArray[np.bytes_], order_M: NDArray[np.int64]) -> None:
         """Record the missing texts that a segment holds; `order_M` are the rows of the sorted digests."""
         try:
-            digests_S, vectors_SD = _open(segment, self.width)
+            digests_S = map_array(segment, DIGEST)
+            vectors_SD = map_array(vectors_of(segment), np.float32, (self.width,))
+            if len(digests_S) != len(vectors_SD):
+                raise ValueError(f"{segment} has {len(digests_S)} texts and {len(vectors_SD)} vectors")
         except FileNotFoundError:
             return  # another run has just removed it to make room
         except ValueError as error:
@@ -170,22 +176,6 @@ def _rows_of(
     own_F = np.repeat(np.arange(len(digests_S)), counts_S)
     place_F = np.arange(len(own_F)) - np.repeat(np.cumsum(counts_S) - counts_S, counts_S)
     return order_M[begin_S[own_F] + place_F], own_F
-
-
-def _open(segment: Path, width: int) -> tuple[NDArray[np.bytes_], NDArray[np.float32]]:
-    """A segment's digests and vectors, memory-mapped. Raises `ValueError` if they do not belong together."""
-    digests_S = map_array(segment, DIGEST)
-    vectors_SD = map_array(vectors_of(segment), np.float32, (width,))
-    if len(digests_S) != len(vectors_SD):
-        raise ValueError(f"{segment} has {len(digests_S)} texts and {len(vectors_SD)} vectors")
-    return digests_S, vectors_SD
-
-
-def _allow_open_files() -> None:
-    """Allow this process to open as many files as the system permits, since every memory map keeps one open."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else hard
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def touch(segments: Iterable[Path]) -> None:

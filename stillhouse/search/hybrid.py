@@ -192,11 +192,10 @@ def fit_fusion(
     return Fusion("weights", bm25, dense, depth, *late)
 
 
-def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25 | None) -> None:
+def write_hybrid(folder: Path, fusion: Fusion, bm25: BM25) -> None:
     """Write `hybrid.json` and, if the fusion uses BM25, its index. The tokens of late interaction are there already."""
     write_json(folder / FILE, {name: value for name, value in asdict(fusion).items() if name != "late" or value})
     if fusion.method != "dense":
-        assert bm25 is not None, "a hybrid needs BM25's index"
         bm25.save(folder / INDEX)
 
 

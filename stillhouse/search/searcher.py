@@ -190,8 +190,7 @@ class Searcher:
         self._context = context
         self._corpus = Corpus.open(corpus)
         self._encoder = open_query_encoder(retriever, context)
-        self._index = VectorIndex(index)
-        check_index(self._index, self._corpus)
+        self._index = open_index(index, self._corpus)
         check_width(self._encoder, self._index)
         self._hybrid: HybridSearch | None = None
         if hybrid:

@@ -63,8 +63,7 @@ def make_app(service: Service) -> ASGIApp:
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(Exception, _on_crash)
-    log = service.log if service.log_requests else lambda line: None
-    return Guard(app, service.limits, service.token, service.metrics, log, service.log)
+    return Guard(app, service)
 
 
 async def _on_crash(request: Request, error: Exception) -> JSONResponse:

@@ -51,7 +51,7 @@ async def delete(body: Deleted, service: Served) -> Response:
 
 
 def _release_of(service: Service) -> StoreRelease:
-    release = service.release()
+    release = service.releases.current
     if not isinstance(release, StoreRelease) or not service.token:
         raise Problem(
             404,

@@ -48,7 +48,7 @@ class EmbeddingsRequest(BaseModel):
 async def embeddings(body: EmbeddingsRequest, service: Served) -> Response:
     service.check_model(body.model)
     role = role_of(body.input_type, "input_type")
-    release = service.release()
+    release = service.releases.current
     made = await service.embed(release, _listed(body.input), role, "input")
     vectors_QD = resized(made.vectors, body.dimensions, release.normalize)
     coded = body.encoding_format == "base64"
@@ -63,7 +63,7 @@ async def embeddings(body: EmbeddingsRequest, service: Served) -> Response:
 
 @router.get("/v1/models", summary="The one model, for OpenAI clients")
 async def models(service: Served) -> Response:
-    release = service.release()
+    release = service.releases.current
     entry = {"id": service.model, "object": "model", "created": 0, "owned_by": "stillhouse", "release": release.name}
     return answer_json({"object": "list", "data": [entry]}, release)
 
@@ -81,13 +81,13 @@ class EmbedRequest(BaseModel):
 @router.post("/embed", summary="Vectors, as text-embeddings-inference gives them")
 async def embed(body: EmbedRequest, service: Served) -> Response:
     role = role_of(body.prompt_name, "prompt_name")
-    release = service.release()
+    release = service.releases.current
     if body.normalize is False and release.normalize:
         raise Problem(422, "this model's vectors have length 1; leave `normalize` out")
     made = await service.embed(release, _listed(body.inputs), role, "inputs")
     vectors_QD = resized(made.vectors, body.dimensions, release.normalize)
     if body.normalize:
-        vectors_QD = _of_length_1(vectors_QD)
+        vectors_QD = vectors_QD / np.maximum(np.linalg.norm(vectors_QD, axis=1, keepdims=True), np.float32(1e-12))
     return _answer(await _json_list(vector_D.tolist() for vector_D in vectors_QD), release)
 
 
@@ -97,10 +97,6 @@ def _listed(texts: str | list[str]) -> list[str]:
 
 def _base64(vector_D: NDArray[np.float32]) -> str:
     return base64.b64encode(vector_D.astype("<f4").tobytes()).decode("ascii")
-
-
-def _of_length_1(vectors_QD: NDArray[np.float32]) -> NDArray[np.float32]:
-    return vectors_QD / np.maximum(np.linalg.norm(vectors_QD, axis=1, keepdims=True), np.float32(1e-12))
 
 
 async def _json_list(entries: Iterable[Any]) -> str:

@@ -3,15 +3,13 @@
 import hmac
 import time
 import traceback
-from collections.abc import Callable
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stillhouse.serving.errors import error_response
-from stillhouse.serving.metrics import Metrics
-from stillhouse.serving.settings import Limits
+from stillhouse.serving.service import Service
 
 OPEN = ("/health", "/ready", "/v2/health/live", "/v2/health/ready")
 """Endpoints that need no token: the probes for whether the service is alive."""
@@ -22,20 +20,11 @@ GONE = 499
 class Guard:
     """An ASGI application around another.
 
-    `log` gets a line per request, without its content; `log_crash` gets the traceback of a failure.
+    The service's log gets the traceback of a failure and, if it logs requests, a line for each, without its content.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: Limits,
-        token: str,
-        metrics: Metrics,
-        log: Callable[[str], None],
-        log_crash: Callable[[str], None],
-    ) -> None:
-        self._app, self._limits, self._token, self._metrics = app, limits, token, metrics
-        self._log, self._log_crash = log, log_crash
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,18 +42,20 @@ class Guard:
             await self._answer(scope, receive, watched)
         except Exception:  # Starlette answered with 500 and raises it again
             status = 500
-            self._log_crash(traceback.format_exc().rstrip("\n"))
+            self._service.log(traceback.format_exc().rstrip("\n"))
         finally:
             took = time.perf_counter() - began
             # A path that is not an endpoint may contain anything, even a question.
             route = getattr(scope.get("route"), "path", "") or "(other)"
-            self._metrics.answered(route, status, took)
-            self._log(f"{scope['method']} {route} {status} {1000 * took:.1f} ms")
+            self._service.metrics.answered(route, status, took)
+            if self._service.log_requests:
+                self._service.log(f"{scope['method']} {route} {status} {1000 * took:.1f} ms")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, size = scope["path"], 0
+        path, size, service = scope["path"], 0, self._service
         asks_itself = path == "/" and for_browser(scope)  # the page has a field for the token
-        may = not self._token or path in OPEN or asks_itself or same_token(bearer(Headers(scope=scope)), self._token)
+        given = bearer(Headers(scope=scope))
+        may = not service.token or path in OPEN or asks_itself or same_token(given, service.token)
         if not may:
             message = "give the service's token in the header `Authorization: Bearer TOKEN`"
             await error_response(path, 401, message, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
@@ -74,8 +65,8 @@ class Guard:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > self._limits.body:
-                text = f"the body is larger than {self._limits.body:,} bytes; send fewer or shorter texts at once"
+            if size > service.limits.body:
+                text = f"the body is larger than {service.limits.body:,} bytes; send fewer or shorter texts at once"
                 raise HTTPException(413, text, {"Connection": "close"})
             return message
 

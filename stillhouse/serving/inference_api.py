@@ -46,13 +46,13 @@ async def live() -> dict[str, bool]:
 
 @router.get("/health/ready", summary="Whether the service answers")
 async def ready(service: Served) -> dict[str, bool]:
-    return {"ready": service.release() is not None}
+    return {"ready": service.releases.current is not None}
 
 
 @router.get("/models/{name}", summary="The inputs and outputs of the model")
 async def model(name: str, service: Served) -> Response:
     service.check_model(name)
-    release = service.release()
+    release = service.releases.current
     content = {
         "name": service.model,
         "versions": [release.name],
@@ -82,7 +82,7 @@ async def infer(name: str, body: InferRequest, service: Served) -> Response:
             raise Problem(422, f"there is no output {wanted.name[:80]!r}; the one output is `embedding`")
     role = role_of(body.parameters.get("input_type"), "parameters.input_type")
     service.check_texts(tensor.data, "text")
-    release = service.release()
+    release = service.releases.current
     made = await service.embed(release, tensor.data, role, "text")
     output = {"name": "embedding", "datatype": "FP32", "shape": list(made.vectors.shape)}
     content: dict[str, Any] = {"model_name": service.model, "model_version": release.name}

@@ -71,7 +71,7 @@ async def _found(service: Service, query: str, top: str) -> tuple[str, list[dict
     """The name of the release in use, and the passages that it finds, with their texts in parts."""
     if not re.fullmatch(r"[0-9]{0,4}", top) or not 1 <= int(top or 10) <= MOST_SHOWN:
         raise Problem(422, f"ask for 1 to {MOST_SHOWN} passages")
-    release, how = service.release(), Ranked(int(top or 10))
+    release, how = service.releases.current, Ranked(int(top or 10))
     [found] = await service.search(release, [query], how)
     shown = hits(release, found, texts=True, by_document=release.by_document(how))
     return release.name, [hit | {"parts": matches(hit["text"], query)} for hit in shown]

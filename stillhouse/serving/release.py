@@ -29,7 +29,7 @@ from stillhouse.releases.tags import identity_of
 from stillhouse.search.documents import Ranking, best_of_documents, has_documents
 from stillhouse.search.filtered import FilteredIndex
 from stillhouse.search.hybrid import Fusion, HybridSearch, read_hybrid
-from stillhouse.search.searcher import check_index, check_width, ranked, refuse_not_finite, refuse_unfit
+from stillhouse.search.searcher import check_width, open_index, ranked, refuse_not_finite, refuse_unfit
 from stillhouse.search.vector_index import VectorIndex, cut
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.stores.searcher import StoreSearcher
@@ -79,16 +79,18 @@ class Release:
         self.digests = {name: model_manifest(folder, verify=False).digest for name, folder in folders.items()}
         refuse_unfit(folders)
         self.reranks = "reranker" in folders
-        if self.reranks:
-            refuse_foreign_reranker(folders, self.digests)
+        if self.reranks and read_manifest(folders["reranker"]).inputs.get("corpus") != self.digests["corpus"]:
+            raise InputError(
+                f"{folders['reranker']} was trained on another corpus than {folders['corpus']}; run `stillhouse "
+                "train-reranker` with this one, or leave the folder out of the release"
+            )
         self.identity = identity_of({name: {"digest": value} for name, value in self.digests.items()})
         self.name = self.identity[:NAME_LENGTH]
         corpus = Corpus.open(folders["corpus"])
         self._queries = open_query_encoder(folders["retriever"], context)
         dtype = computed_in(precision, context.torch_device())
         self._passages = open_passage_encoder(folders["retriever"], self._queries, context, dtype)
-        self.index = VectorIndex(folders["index"])
-        check_index(self.index, corpus)
+        self.index = open_index(folders["index"], corpus)
         check_width(self._queries, self.index)
         self.normalize = self._queries.normalize
         self._hybrid = HybridSearch(Fusion(), None)
@@ -101,11 +103,6 @@ class Release:
             if model_manifest(folder, verify=False).digest != self.digests[name]:
                 raise InputError(f"{folder} was replaced while it was being opened; try again")
         self.origin: Mapping[str, Any] = {}
-
-    @property
-    def passage_precision(self) -> str:
-        """In what the vectors of passages are computed: fp32 or bf16."""
-        return "bf16" if isinstance(self._passages, PlainBert) and self._passages.dtype == torch.bfloat16 else "fp32"
 
     @property
     def has_bm25(self) -> bool:
@@ -188,6 +185,7 @@ class Release:
 
     def about(self) -> dict[str, Any]:
         """The content of `/info` about it."""
+        bf16 = isinstance(self._passages, PlainBert) and self._passages.dtype == torch.bfloat16
         return {
             "release": self.name,
             "identity": self.identity,
@@ -199,17 +197,8 @@ class Release:
             "ranking": str(self._hybrid.fusion),
             "bm25": self.has_bm25,
             "reranker": self.reranks,
-            "precision": {"queries": "fp32", "passages": self.passage_precision},
+            "precision": {"queries": "fp32", "passages": "bf16" if bf16 else "fp32"},
         }
-
-
-def refuse_foreign_reranker(folders: Mapping[str, Path], digests: Mapping[str, str]) -> None:
-    """Refuses a damaged cross-encoder, and one that was trained on another corpus."""
-    if read_manifest(folders["reranker"]).inputs.get("corpus") != digests["corpus"]:
-        raise InputError(
-            f"{folders['reranker']} was trained on another corpus than {folders['corpus']}; run `stillhouse "
-            "train-reranker` with this one, or leave the folder out of the release"
-        )
 
 
 class StorePassages(Passages):

@@ -25,7 +25,7 @@ class RerankRequest(BaseModel):
 
 @router.post("/rerank", summary="Scores, as text-embeddings-inference gives them")
 async def rerank(body: RerankRequest, service: Served) -> Response:
-    release = service.release()
+    release = service.releases.current
     scores, _ = await service.rerank(release, body.query, body.texts, "texts")
     ranked = [
         {"index": number, "score": score, **({"text": body.texts[number]} if body.return_text else {})}
@@ -56,7 +56,7 @@ async def rank(body: RankRequest, request: Request, service: Served) -> Response
         service.check_model(body.model)
     if body.rank_fields not in (None, ["text"]):
         raise Problem(422, 'rank_fields must be ["text"]; join other fields of a document into its text')
-    release = service.release()
+    release = service.releases.current
     texts = [each if isinstance(each, str) else each.text for each in body.documents]
     scores, tokens = await service.rerank(release, body.query, texts, "documents")
     version = request.url.path[2]

@@ -80,7 +80,7 @@ async def search(body: SearchRequest, service: Served) -> Any:
     if (body.query is None) == (body.queries is None):
         raise Problem(422, "give either `query` or `queries`")
     queries = body.queries if body.queries is not None else [body.query or ""]
-    release = service.release()
+    release = service.releases.current
     try:
         checked(release.passages.field_types, body.filter.fields)
     except InputError as error:

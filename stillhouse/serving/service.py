@@ -49,10 +49,6 @@ class Service:
     log_requests: bool = False
     queries: QueryLog | None = None
 
-    def release(self) -> Release:
-        """The release in use."""
-        return self.releases.current
-
     def check_texts(self, texts: Sequence[str], what: str, most: int | None = None) -> None:
         """Raises `Problem` for texts that are too many, too long, empty, or not valid Unicode.
 

@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/", summary="What answers here; browsers get the search page")
 async def root(service: Served) -> Response:
-    release = service.release()
+    release = service.releases.current
     about = {"service": f"stillhouse {__version__}", "model": service.model, "release": release.name}
     return answer_json(about | {"addresses": "/openapi.json"}, release)
 
@@ -32,7 +32,7 @@ async def health() -> dict[str, str]:
 
 @router.get("/ready", summary="Whether a release is loaded and answers")
 async def ready(service: Served) -> Response:
-    release = service.release()
+    release = service.releases.current
     return answer_json({"status": "ready", "release": release.name}, release)
 
 
@@ -56,4 +56,4 @@ async def info(service: Served) -> Response:
 
 @router.get("/metrics", summary="Figures for Prometheus")
 async def metrics(service: Served) -> Response:
-    return Response(service.metrics.text(service.release().name), media_type=KIND)
+    return Response(service.metrics.text(service.releases.current.name), media_type=KIND)

@@ -66,7 +66,7 @@ def test_the_body_of_an_answer_does_not_wait_for_the_client() -> None:
 
 
 def test_few_tokens_are_computed_on_one_thread(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = served.service.release()._queries
+    encoder = served.service.releases.current._queries
     assert isinstance(encoder, PlainBert)
     used: list[int] = []
     states = encoder._states

@@ -131,14 +131,14 @@ def test_parts_that_are_replaced_while_they_are_read_do_not_answer(
     two_releases: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run replaces the index after the digests were compared; the next check finds the whole release."""
-    folder, load = tmp_path / "release", release_module.VectorIndex
+    folder, load = tmp_path / "release", release_module.open_index
     shutil.copytree(two_releases[0], folder)
 
-    def replaced(place: Path) -> Any:
+    def replaced(place: Path, corpus: Any) -> Any:
         for part in PARTS:
             shutil.rmtree(folder / part)
             shutil.copytree(two_releases[0] / part, folder / part)
-        return load(place)
+        return load(place, corpus)
 
     with running(folder) as service:
         releases, names = service.service.releases, [open_release(FolderSource(one)).name for one in two_releases]
@@ -146,7 +146,7 @@ def test_parts_that_are_replaced_while_they_are_read_do_not_answer(
             shutil.rmtree(folder / part)
             shutil.copytree(two_releases[1] / part, folder / part)
         with monkeypatch.context() as patched:
-            patched.setattr(release_module, "VectorIndex", replaced)
+            patched.setattr(release_module, "open_index", replaced)
             releases.look()
         assert releases.current.name == names[0] and releases.refused is None
 

@@ -49,7 +49,7 @@ def build_comparison(plan: Plan, table: PlacementTable | None = None) -> BaseCom
     def body(given: dict[str, Any], pods: Pods) -> None:
         kinds = {entry.name: entry.kind for entry in inputs}
         check = check_run(NAME, as_json(plan.recipe), kinds, given, stages, sweep=content)
-        pods = pods.with_nodes_of(pods.place(check, CHECK, "check", waits=False))
+        pods.first = pods.place(check, CHECK, "check", waits=False)
         made = add_stages(stages, check, pods, MODULE, "run_shared")
         folders = {stage.name: made[stage.name].outputs[FOLDER] for stage in stages}
         there = variants_component(stages)(recipe=check.outputs[RECIPE], **folders)

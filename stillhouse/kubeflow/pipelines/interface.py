@@ -12,15 +12,13 @@ from kfp import dsl
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.core.config import field_types
-from stillhouse.core.setting_kinds import SCALARS, as_form, form_type
+from stillhouse.core.setting_kinds import as_form, form_type
 from stillhouse.kubeflow.pipelines.control import END, report_end
 from stillhouse.kubeflow.pipelines.image import image
 from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.tasks import Pods
 
-YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Names that Kubeflow's backend does not read as text."""
 HELP = {
     IMAGE: "the image of every step, by digest: REGISTRY/NAME@sha256:DIGEST",
     "accelerator_type": "the GPU resource: nvidia.com/gpu or nvidia.com/mig-3g.40gb",
@@ -37,11 +35,6 @@ class PipelineInput:
     kind: type
     default: Any
     help: str
-
-    def __post_init__(self) -> None:
-        assert self.kind in SCALARS and (self.default is None or type(self.default) is self.kind), self
-        assert self.name.isidentifier() and self.name.lower() not in YAML_BOOLEANS, self
-        assert self.help, self
 
 
 def make_pipeline(

@@ -30,7 +30,7 @@ Chosen = Mapping[str, Any]
 
 def place(
     task: PipelineTask, placement: Placement, step: str, chosen: Chosen, pipeline: str = "", label: str = ""
-) -> PipelineTask:
+) -> None:
     """Sets the image, resources, nodes, volumes, secrets, retries, timeout and identity of the task's pod.
 
     `chosen` holds the parameters that `placement.parameters` names, and the image. `step` labels the pod, `pipeline`
@@ -65,7 +65,6 @@ def place(
     if placement.retries:
         task.set_retry(placement.retries, f"{placement.retry_after_seconds}s", PAUSE_FACTOR, f"{LONGEST_SECONDS}s")
     call_in_the_pod(task, pipeline, label)
-    return task
 
 
 def call_in_the_pod(task: PipelineTask, pipeline: str, label: str) -> None:

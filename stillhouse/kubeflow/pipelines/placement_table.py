@@ -14,14 +14,13 @@ A table is a file shipped with this module, or the user's own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stillhouse.core.config import read_as, refuse_unknown
 from stillhouse.core.errors import InputError
 from stillhouse.core.yaml_file import read_yaml
-from stillhouse.kubeflow.pipelines.shared_pod import launcher_of, shared_pod
 from stillhouse.kubeflow.placement import Placement
 from stillhouse.pipeline.recipes import find_file
 from stillhouse.pipeline.steps.registry import steps
@@ -62,15 +61,6 @@ class PlacementTable:
     def of(self, name: str) -> Placement:
         """The placement of a step, or of a component that is not a step, by name."""
         return self.kinds[self.steps.get(name, DEFAULT_KIND)]
-
-    def of_task(self, name: str, kinds_of: Sequence[str], elsewhere: Container[str] = ()) -> Placement:
-        """The placement of a task's pod: the combined requests of its steps.
-
-        A step that runs on nodes (`elsewhere`) requests a small pod that starts them. Raises `InputError` for steps
-        that cannot share a pod.
-        """
-        pods = [launcher_of(self.of(step)) if step in elsewhere else self.of(step) for step in kinds_of]
-        return shared_pod(pods, f"placements {self.name}: task {name}")
 
     def on_nodes(self, nodes: int) -> PlacementTable:
         """The same table, with each training in `TRAININGS` on this many nodes."""

@@ -15,7 +15,7 @@ from stillhouse.core.config import field_types
 from stillhouse.kubeflow.pipelines.interface import config_inputs, make_pipeline
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.stage_component import kind_of, written
-from stillhouse.kubeflow.pipelines.tasks import Pods, add_stage
+from stillhouse.kubeflow.pipelines.tasks import Pods, add_stage, as_json
 from stillhouse.kubeflow.pods.refresh import PLANNED, REFRESHED, RELEASED, SUMMARY
 from stillhouse.kubeflow.pods.run_control import TEXT
 from stillhouse.kubeflow.pods.stage import FOLDER, METRICS, NODES, RECIPE
@@ -23,7 +23,7 @@ from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.graph_steps import Stage, stages_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.releases.refresh.graph import CHALLENGER, Levels, before
-from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters, carried_recipe
+from stillhouse.releases.refresh.plan import SOURCE, Level, Parameters
 
 NAME = "refresh"
 DESCRIPTION = "Updates the released retriever to its corpus, with as little work as the change requires."
@@ -43,8 +43,8 @@ def build_refresh(recipe: Recipe, where: str = "recipe", table: PlacementTable |
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         asked = {name: given[name] for name in kinds}
-        check = check_component(kinds)(**{TEXT: carried_recipe(recipe), NODES: ""}, **asked)
-        pods = pods.with_nodes_of(pods.place(check, "check-refresh", "check_parameters"))
+        check = check_component(kinds)(**{TEXT: as_json(recipe), NODES: ""}, **asked)
+        pods.first = pods.place(check, "check-refresh", "check_parameters")
         made: dict[str, PipelineTask] = {}
         for stage in first:
             task = add_stage(stage, first, made, check, (MODULE, "run_first_stage"))

@@ -11,7 +11,7 @@ from kfp.dsl.pipeline_task import PipelineTask
 
 from stillhouse.kubeflow.pipelines.place import hand_down, place
 from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
-from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of
+from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of, shared_pod
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
 from stillhouse.kubeflow.placement import Placement
 from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
@@ -22,7 +22,7 @@ from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.steps.sharding import DIVIDED
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pods:
     """Where the tasks of one pipeline run. Without a table, they run on this machine in the local runner.
 
@@ -33,13 +33,9 @@ class Pods:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     pipeline: str = ""
     first: PipelineTask | None = None
-    """The task that writes which nodes the others start."""
+    """The task that writes which nodes those after it start."""
     nodes: list[tuple[str, str, Placement]] = field(default_factory=list)
     """The placements of the nodes of the tasks so far, each with its task and step."""
-
-    def with_nodes_of(self, first: PipelineTask) -> Pods:
-        """The pods of the tasks after `first`, which writes which nodes they start."""
-        return replace(self, first=first)
 
     def place(self, task: PipelineTask, step: str, label: str, *, waits: bool = True) -> PipelineTask:
         """Names a task `label` and gives it the pod of `step`, the name of a step or of another component.
@@ -68,7 +64,9 @@ class Pods:
         if not self.table:
             return task
         several = self._several(names, self.table.shards if shards is None else shards)
-        placement = self.table.of_task(label, names, several)
+        # A step that runs on nodes requests a small pod that starts them.
+        pods = [launcher_of(self.table.of(step)) if step in several else self.table.of(step) for step in names]
+        placement = shared_pod(pods, f"placements {self.table.name}: task {label}")
         if parts and self.table.shards > 1 and not several:
             several[parts] = replace(placement, nodes=self.table.shards)
             placement = launcher_of(placement)

@@ -35,7 +35,7 @@ def build_pipeline(recipe: Recipe, where: str = "recipe", table: PlacementTable 
 
     def body(given: dict[str, Any], pods: Pods) -> None:
         check = check_run(NAME, as_json(recipe), {entry.name: entry.kind for entry in inputs}, given, stages)
-        pods = pods.with_nodes_of(pods.place(check, CHECK, "check", waits=False))
+        pods.first = pods.place(check, CHECK, "check", waits=False)
         add_stages(stages, check, pods, "stillhouse.kubeflow.pods.stage")
 
     return make_pipeline(NAME, DESCRIPTION, inputs, table, body)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.artifacts import MANIFEST, write_whole, write_whole_json
 from stillhouse.core.terminal import show
-from stillhouse.core.yaml_file import parse_yaml
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures, watched_task
 from stillhouse.kubeflow.pods.process import SENTENCE, one_line_errors
 from stillhouse.kubeflow.pods.stage import (
@@ -56,7 +55,7 @@ def run_check(values: Mapping[str, Any]) -> None:
     with watched_task("check"):
         parameters = read_parameters(values)
         show(f"[refresh] {look(parameters)} is in use")
-        recipe = parse_yaml(values[TEXT], "the recipe of the run")
+        recipe = json.loads(values[TEXT])
         corpus = {name: value for name, value in parameters.corpus.items() if value or name != "source"}
         folder = Path(values[RECIPE].path)
         write_recipe({**recipe, "ingest": {**recipe.get("ingest", {}), **corpus}}, folder, values.get(NODES, ""))

@@ -56,7 +56,6 @@ DIGEST = "{}_digest"
 """The argument of a task with the digest of a stage that it reads, which Kubeflow's cache compares."""
 PARAMS, NODES_FILE = "params.yaml", "nodes.json"
 """The files in the artifact `recipe`."""
-CORPUS_STAGE = "corpus"
 VERDICT = GATE["validation"]
 OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
 """The arguments with a folder that is not an earlier stage's."""
@@ -129,7 +128,10 @@ class StageInPod:
             self.root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
-            link_folders(self.given.values(), self.root)
+            for place in step_folders(self.given.values()):  # so that all lie here as in a workspace
+                link = self.root / place.name
+                link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
+                link.symlink_to(place.absolute(), target_is_directory=True)
             done = logged(Path(self.values[RECIPE].path) / PARAMS)
             try:
                 run_steps(self.stage.steps, self.settings, self.root, say, self._around, run=reported_step, done=done)
@@ -205,14 +207,6 @@ def step_folders(given: Iterable[Path]) -> list[Path]:
     return [path for folder in given for path in sorted(folder.iterdir()) if path.is_dir()]
 
 
-def link_folders(given: Iterable[Path], root: Path) -> None:
-    """Links the folders of other stages' steps into `root`, so that all lie there as in a workspace."""
-    for place in step_folders(given):
-        link = root / place.name
-        link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
-        link.symlink_to(place.absolute(), target_is_directory=True)
-
-
 def refuse_failed_corpus(given: Iterable[Path]) -> None:
     """Raises `ValidationFailed` if one of these stages validated the corpus and it did not pass."""
     for folder in given:
@@ -221,7 +215,7 @@ def refuse_failed_corpus(given: Iterable[Path]) -> None:
         if facts.get("passed") is not True:
             failed = ", ".join(facts.get("failed", [])) or "no verdict"
             raise ValidationFailed(
-                f"the corpus did not pass validation ({failed}); open the page of the task `{CORPUS_STAGE}`, fix the "
+                f"the corpus did not pass validation ({failed}); open the page of the task `corpus`, fix the "
                 "corpus or raise the threshold in the recipe, and start the run again. Nothing was trained"
             )
 

@@ -25,7 +25,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import refuse_secret
 from stillhouse.evaluation.release_rule import Rule
 from stillhouse.pipeline.graph import GRAPH, STAGES, known_steps
-from stillhouse.pipeline.recipes import Recipe, copied
+from stillhouse.pipeline.recipes import Recipe
 
 if TYPE_CHECKING:
     from stillhouse.corpus.difference import Difference
@@ -135,11 +135,6 @@ class Parameters:
 def read_parameters(values: Mapping[str, Any]) -> Parameters:
     """The refresh parameters among the arguments of a component or of a run."""
     return from_forms(Parameters, values, "pipeline refresh")
-
-
-def carried_recipe(recipe: Recipe) -> str:
-    """A recipe as the pipeline carries it; sections without settings are left out."""
-    return yaml.safe_dump({name: content for name, content in copied(recipe).items() if content}, sort_keys=False)
 
 
 def write_recipe(recipe: Recipe) -> str:

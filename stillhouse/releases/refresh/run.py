@@ -78,32 +78,28 @@ def refresh(request: Request, log: Callable[[str], None] = lambda line: None) ->
     corpus that does not pass (the old release stays), and `Overtaken` if another release was made meanwhile.
     """
     with only_process(request.folder.absolute()):
-        return _refresh(request, log)
+        rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
+        git = open_clone(request.repo, request.branch, request.folder)
+        champion = champion_of(git, request.repo)
+        root = request.folder / ARTIFACTS
+        write_settings(request.folder, {"ingest": request.source})
+        recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
+        settings = with_words(configs(recipe, f"{request.folder / PARAMS}"))
+        log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
+        bring_champion(git, champion)
+        run_steps(before(graph_of(recipe)), settings, root, log)
 
+        decision = decide(git, champion, root / "ingest" / "corpus", request.thresholds, rules)
+        planned = decision.plan
+        log(f"[refresh] {planned.level}: {planned.reason}")
+        if decision.refused and not request.again:
+            return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
+        if planned.level == Level.NOTHING or request.plan_only:
+            return Refreshed(planned)
 
-def _refresh(request: Request, log: Callable[[str], None]) -> Refreshed:
-    rules: Any = build(find_step("compare-release").config, request.rules, "compare-release")
-    git = open_clone(request.repo, request.branch, request.folder)
-    champion = champion_of(git, request.repo)
-    root = request.folder / ARTIFACTS
-    write_settings(request.folder, {"ingest": request.source})
-    recipe = moved(load_recipe(request.folder / PARAMS), request.folder, Path())
-    settings = with_words(configs(recipe, f"{request.folder / PARAMS}"))
-    log(f"[refresh] the champion is {champion.name} ({champion.record['summary']})")
-    bring_champion(git, champion)
-    run_steps(before(graph_of(recipe)), settings, root, log)
-
-    decision = decide(git, champion, root / "ingest" / "corpus", request.thresholds, rules)
-    planned = decision.plan
-    log(f"[refresh] {planned.level}: {planned.reason}")
-    if decision.refused and not request.again:
-        return Refreshed(planned, Outcome(REFUSED, champion, decision.refused))
-    if planned.level == Level.NOTHING or request.plan_only:
-        return Refreshed(planned)
-
-    steps = Levels(graph_of(recipe), champion.paths).steps_of(planned.level)
-    run_steps(steps, {step.name: settings[step.section] for step in steps}, root, log)
-    return Refreshed(planned, release(git, decision, champion, rules, request.branch))
+        steps = Levels(graph_of(recipe), champion.paths).steps_of(planned.level)
+        run_steps(steps, {step.name: settings[step.section] for step in steps}, root, log)
+        return Refreshed(planned, release(git, decision, champion, rules, request.branch))
 
 
 def champion_of(git: Git, repo: str) -> Release:

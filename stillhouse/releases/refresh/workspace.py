@@ -34,8 +34,6 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; choose another folder with --folder")
     if not folder.exists() or not any(folder.iterdir()):
         return _clone(address, branch, folder)
     if not (folder / MARK).is_file():
@@ -43,7 +41,9 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
             f"{folder} was not made by a refresh, and a refresh discards all changes in its folder; choose another "
             "one with --folder: the refresh clones everything that is committed and pushed into it"
         )
-    _drop_locks(folder / ".git")
+    # The locks of a git that was killed. Nobody else works in a folder that is a refresh's own.
+    for lock in (*(folder / ".git").glob("*.lock"), *(folder / ".git" / "refs").rglob("*.lock")):
+        lock.unlink(missing_ok=True)
     git = Git.of(folder)
     cloned = git("remote", "get-url", REMOTE)
     if cloned != address:
@@ -76,12 +76,6 @@ def _clone(address: str, branch: str, folder: Path) -> Git:
             f"{folder} cannot be replaced ({error.strerror}); choose a folder in it with --folder"
         ) from None
     return Git.of(folder)
-
-
-def _drop_locks(git: Path) -> None:
-    """Removes the locks of a git that was killed. Nobody else works in a folder that is a refresh's own."""
-    for lock in (*git.glob("*.lock"), *(git / "refs").rglob("*.lock")):
-        lock.unlink(missing_ok=True)
 
 
 @doing("bringing the artifacts of the champion")

@@ -63,11 +63,9 @@ class Qdrant:
             if after is None:
                 return
 
-    def _of(self, name: str, value: str) -> models.Filter:
-        return models.Filter(must=[models.FieldCondition(key=name, match=models.MatchValue(value=value))])
-
     def notes(self, kind: str) -> dict[str, Any]:
-        parts = self._points(self._notes, False, scroll_filter=self._of("kind", kind))
+        of_kind = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value=kind))])
+        parts = self._points(self._notes, False, scroll_filter=of_kind)
         return {point.payload["key"]: point.payload["value"] for part in parts for point in part}
 
     def note(self, kind: str, values: Mapping[str, Any]) -> None:

@@ -13,13 +13,14 @@ import yaml
 
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
-from stillhouse.kubeflow.pipelines.interface import YAML_BOOLEANS
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small, leave_out_former_fields
 from stillhouse.kubeflow.pipelines.manifests import SOURCES, compiled_files
 from stillhouse.kubeflow.pipelines.placement_table import find_table
 from stillhouse.kubeflow.pipelines.workflow_size import LARGEST_PLAIN
 from stillhouse.pipeline.recipes import configs
 
+YAML_BOOLEANS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Names that Kubeflow's backend does not read as text."""
 BARE = ("report-end", "check")
 """The components whose pods mount no claim, so they cannot wait for one."""
 ROOT = Path(__file__).resolve().parents[3]

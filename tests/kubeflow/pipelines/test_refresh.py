@@ -15,6 +15,7 @@ from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small
 from stillhouse.kubeflow.pipelines.placement_table import find_table
 from stillhouse.kubeflow.pipelines.pods import last_sentence
+from stillhouse.kubeflow.pipelines.tasks import as_json
 from stillhouse.kubeflow.pods.refresh import run_check, run_plan, run_release
 from stillhouse.pipeline.graph import SIMLM_STEPS, known_steps
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
@@ -22,7 +23,7 @@ from stillhouse.releases.promotion import Outcome
 from stillhouse.releases.refresh import on_cluster
 from stillhouse.releases.refresh.graph import Levels
 from stillhouse.releases.refresh.on_cluster import Planned, taken_from_champion, write_summary
-from stillhouse.releases.refresh.plan import Level, Parameters, carried_recipe, write_recipe
+from stillhouse.releases.refresh.plan import Level, Parameters, write_recipe
 
 LEVELS = Levels.of(SIMLM_STEPS)
 REPOSITORY = "https://git.example/search/releases.git"
@@ -85,7 +86,7 @@ def test_the_promotion_works_with_the_parameters_of_the_check(tmp_path: Path, mo
     monkeypatch.setattr(on_cluster, "plan_refresh", lambda *given: plan_made)
     monkeypatch.setattr(on_cluster, "release_refresh", release)
     passed_corpus(tmp_path / "corpus")
-    text = carried_recipe({"distilled": {"learning_rate": "2e-5"}})
+    text = as_json({"distilled": {"learning_rate": "2e-5"}})
     run_check(vars(asked) | {"recipe": at(tmp_path, "recipe"), "recipe_text": text})
     given = {name: at(tmp_path, name) for name in ("recipe", "corpus", "released", "refreshed", "summary")}
     assert run_plan(given) == "index"

@@ -4,8 +4,7 @@
 
 Nothing is trained: these are the first systems of the recipe `unlabelled`, by the step that chooses its winner, which
 reads the queries that the recipe makes from the passages. Test questions are people's; of articles, headings that
-end with a question mark, whose sections are the passages. sentence-transformers trains the base model by its own
-recipe on the same made queries, those of the first seed. Needs `pip install datasets accelerate`.
+end with a question mark, whose sections are the passages.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
 from pathlib import Path
 
 import ir_measures
@@ -28,7 +26,6 @@ from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
 from benchmarks.quality_cells import Cell, Size, write, write_source
-from benchmarks.quality_peer import train_peer
 from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve, select_best
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.samples import Samples
@@ -38,10 +35,8 @@ PASSAGES, QUESTIONS = 5000, 1000
 """At most so many of a corpus. All passages that answer its questions are among them."""
 SEEDS = (1, 2, 3)
 """Of the queries that are made; only the first outside XQuAD, where there are many."""
-PEER_SECONDS = 300.0
-"""Of the processor, for sentence-transformers; no run here takes more."""
 MEASURES = (nDCG @ 10, RR @ 10)
-SYSTEMS = ("BM25", "base model", "base model with BM25", "winner", "sentence-transformers")
+SYSTEMS = ("BM25", "base model", "base model with BM25", "winner")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,17 +53,14 @@ def main(argv: list[str] | None = None) -> int:
         seeds = SEEDS if name.startswith("XQuAD") else SEEDS[:1]
         measured = [_measured(source, work / f"seed-{seed}", model, seed) for seed in seeds]
         values_SQM, passages = np.mean([values for values, _ in measured], axis=0), measured[0][1]
-        minutes = (time.process_time() - began) / 60
-        peer_QM = _peer(work / "seed-1", model)
         gain = compare(values_SQM[3] - values_SQM[2], Samples())
-        over_peer = compare(values_SQM[3] - peer_QM, Samples())
-        cells = [f"{ndcg:.3f} / {rr:.3f}" for ndcg, rr in [*values_SQM.mean(axis=1), peer_QM.mean(axis=0)]]
-        cells += [f"{of.difference:+.3f} [{of.low:+.3f}, {of.high:+.3f}]" for of in (*gain, over_peer[0])]
-        cells.append(f"{minutes:.0f}")
+        cells = [f"{ndcg:.3f} / {rr:.3f}" for ndcg, rr in values_SQM.mean(axis=1)]
+        cells += [f"{of.difference:+.3f} [{of.low:+.3f}, {of.high:+.3f}]" for of in gain]
+        cells.append(f"{(time.process_time() - began) / 60:.0f}")
         rows.append(f"| {name} | {passages:,}, {values_SQM.shape[1]:,} | {' | '.join(cells)} |")
         gains.append([of.difference for of in gain])
         print(rows[-1], flush=True)
-    head = ["corpus", "passages, questions", *SYSTEMS, "gain, nDCG@10", "gain, RR@10", "over the peer", "CPU-minutes"]
+    head = ["corpus", "passages, questions", *SYSTEMS, "gain, nDCG@10", "gain, RR@10", "CPU-minutes"]
     lines = ["# Without labels", "", "Command: `python -m benchmarks no_labels --folder build/no_labels`."]
     lines += [machine("torch", "transformers", "faiss-cpu"), ""]
     lines += ["nDCG@10 / RR@10 on questions of people; on XQuAD, means of three seeds of the made queries. The gain"]
@@ -91,15 +83,6 @@ def _measured(source: Path, work: Path, model: object, seed: int) -> tuple[np.nd
     runs.append(retrieve(corpus, best.retriever, best.index, work / "late", hybrid=best.hybrid))
     opened = Corpus.open(corpus)
     return np.array([per_question(opened, run, MEASURES) for run in runs]), opened.passage_count
-
-
-def _peer(work: Path, model: PathLike[str]) -> np.ndarray:
-    """Those of the base model that sentence-transformers trained on made queries, float64 [questions, measures]."""
-    corpus, made = work / "corpus" / "corpus", work / "peer"
-    trained = train_peer(corpus, Path(model), made, PEER_SECONDS, seed=1)
-    encoder = fetch_model(trained, made / "encoder", passage_length=256)
-    run = retrieve(corpus, encoder, index(corpus, encoder, made / "index"), made / "run")
-    return per_question(Corpus.open(corpus), run, MEASURES)
 
 
 def per_question(corpus: Corpus, run: Path, measures: Sequence[ir_measures.Measure]) -> np.ndarray:

@@ -63,14 +63,13 @@ def cost(run: Callable[[int], object]) -> float:
 
 
 def triplets(corpus: Corpus, split: str, start: Path) -> dict[str, list[str]]:
-    """The columns of its miner: labelled questions, or the made ones where there are none, and what answers them."""
+    """The columns of its miner; the labelled questions alone, and the passages that answer one of them."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
     queries = corpus.queries_of(split)
-    labelled = queries["origin"] == "source"
-    queries = queries[labelled] if labelled.any() else queries
+    queries = queries[queries["origin"] == "source"]
     texts = np.array(passage_texts(corpus), dtype=object)
     offsets, positives = corpus.positives(queries["query_id"])
     anchors = np.repeat(queries["text"].to_numpy(dtype=object), np.diff(offsets))

@@ -149,6 +149,7 @@ def test_every_retriever_of_a_run_has_a_card(
     facts = read_manifest(best).facts
     for system, mean in facts["dev_rr10"].items():
         low, high = facts["dev_rr10_interval"][system]
+        assert "On 6 dev questions, with" in pages[best].text  # which people wrote
         assert low <= mean <= high and f"| {system} | {mean:.3f} [{low:.3f}, {high:.3f}] |" in pages[best].text
 
 

@@ -119,7 +119,7 @@ def _measured(report: Report) -> tuple[str, Figures]:
     if bounds := report.facts.get("dev_rr10_interval"):
         means = report.facts["dev_rr10"]
         of = {name: {"RR@10": (mean, bounds[name])} for name, mean in means.items()}
-        return f"{report.facts['queries']:,} dev questions", of
+        return f"{report.facts['queries']:,} dev questions{', made from the passages' * report.facts['synthetic']}", of
     losses = {"before training": f"{HELDOUT_LOSS}_start", "after training": HELDOUT_LOSS}
     return "held-out texts", {
         when: {"loss": (report.metrics[name], None)} for when, name in losses.items() if name in report.metrics

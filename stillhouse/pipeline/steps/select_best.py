@@ -169,7 +169,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts=_written(winner, retrievers, indexes, bm25, outputs)
         | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures}
-        | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist()))},
+        | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist())), "synthetic": not judged.labelled},
     )
 
 

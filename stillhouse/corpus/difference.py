@@ -102,6 +102,7 @@ def fingerprint(corpus: Corpus) -> str:
 def difference(old: Corpus, new: Corpus) -> Difference:
     """What changed from the corpus `old` to the corpus `new`; nothing did if their fingerprints are equal."""
     before, after = Passages.of(old), Passages.of(new)
+    comparable = old.titles == new.titles  # otherwise models read every passage differently
     order = np.argsort(before.ids_N)
     place = np.minimum(np.searchsorted(before.ids_N, after.ids_N, sorter=order), max(len(before) - 1, 0))
     known = np.zeros(len(after), dtype=bool)
@@ -109,10 +110,7 @@ def difference(old: Corpus, new: Corpus) -> Difference:
     if len(before):
         rows = order[place]
         known = before.ids_N[rows] == after.ids_N
-        same = known & (before.texts_N[rows] == after.texts_N)
-    if old.titles != new.titles:  # models read every passage differently
-        same[:] = False
-    comparable = old.titles == new.titles
+        same = known & comparable & (before.texts_N[rows] == after.texts_N)
     return Difference(
         added=np.flatnonzero(~known),
         changed=np.flatnonzero(known & ~same),

@@ -100,9 +100,7 @@ def _as_check(table: str, result: Any) -> Check:
     """An expectation as a check: the number of rows that break it, none allowed."""
     config = result.expectation_config
     columns = config.kwargs.get("column") or "+".join(config.kwargs.get("column_list", []))
-    failed = result.result.get("unexpected_count")
-    if failed is None or (failed == 0 and not result.success):
-        failed = 0 if result.success else 1
+    failed = result.result.get("unexpected_count") or int(not result.success)
     name = f"{table}.{columns}.{config.type}"
     return Check(name, f"the number of rows of {table} that break {config.type} ({columns})", failed, AT_MOST, 0)
 

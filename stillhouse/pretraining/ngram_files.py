@@ -19,7 +19,7 @@ from stillhouse.core.arrays import write_header, write_numbers
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
 from stillhouse.pretraining.ngram_merge import MEMORY, Memory, Run, merge_runs
-from stillhouse.pretraining.ngram_tables import NgramTables, Order
+from stillhouse.pretraining.ngram_tables import NgramTables, Order, map_numbers
 
 ABOUT = "counts.json"
 ROWS_AT_ONCE = 1 << 18
@@ -128,8 +128,7 @@ def _run(tables: NgramTables, rows: NDArray, path: Path) -> Run:
             keys, known = tables.keys_of_grams(tables.code_of_id[rows["gram"][part]])
             write_numbers(keys_file, keys[known])
             write_numbers(counts_file, rows["count"][part][known].astype(np.int64))
-    order = Order.open(keys_path, counts_path)
-    return Run(order.keys, order.counts)
+    return Run(map_numbers(keys_path, np.uint64), map_numbers(counts_path, np.int64))
 
 
 def _slices(size: int) -> Iterator[slice]:

@@ -159,7 +159,8 @@ class _Writer:
             self._write(self.last.keys, self.last.counts)
         for file in self.files:
             file.close()
-        return Order.open(*self.paths)
+        keys, counts = map_numbers(self.paths[0], np.uint64), map_numbers(self.paths[1], np.int64)
+        return Order(keys, counts, int(counts.sum()))
 
     def _write(self, keys: NDArray, counts: NDArray) -> None:
         write_numbers(self.files[0], keys)

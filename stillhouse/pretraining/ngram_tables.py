@@ -34,12 +34,6 @@ class Order:
     counts: NDArray[np.int64]
     total: int
 
-    @classmethod
-    def open(cls, keys: Path, counts: Path, total: int | None = None) -> Order:
-        """Open two files of raw numbers; `total` defaults to the sum of the counts."""
-        counts_G = map_numbers(counts, np.int64)
-        return cls(map_numbers(keys, np.uint64), counts_G, int(counts_G.sum()) if total is None else total)
-
     def rows(self, keys_M: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The row of each key, or -1 if the table lacks it; `keys_M` is sorted."""
         rows_M = np.full(len(keys_M), -1, dtype=np.int64)

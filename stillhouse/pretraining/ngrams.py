@@ -28,7 +28,6 @@ def count_ngrams(
     `ids_T` int32 [T], which may be memory-mapped, holds all passages end to end, `offsets` int64 [N + 1] their borders.
     The tables are files in `folder`, which is emptied first.
     """
-    assert longest >= 1
     blocks = passage_blocks(offsets, memory.rows(BYTES_A_TOKEN))
     shutil.rmtree(folder, ignore_errors=True)
     tables = NgramTables(_vocabulary(ids_T), [], [])

@@ -98,7 +98,6 @@ def length_buckets(
     put in random order, drawn from (seed, window). Every example stays in its window, and batches keep the sizes that
     `batch` gives.
     """
-    assert window > 0
     dealt: dict[int, list[np.ndarray]] = {}
 
     def deal(number: int) -> list[np.ndarray]:

@@ -58,7 +58,6 @@ def below(score: Score, limits_Q: NDArray[np.float32]) -> Accept:
     return lambda query_P, row_P: score(query_P, row_P) <= limits_Q[query_P]
 
 
-AMONG = ("corpus", "answers", "train_answers")
 QUERIES_AT_ONCE = 4096
 DRAWS_AT_ONCE = 2**23
 
@@ -90,7 +89,6 @@ class MiningQueries:
     """
 
     def __init__(self, corpus: Corpus, among: str = "corpus", without_answers: bool = False) -> None:
-        assert among in AMONG, among
         self.queries: pd.DataFrame = training_queries(corpus)
         self.passages = corpus.passage_count
         self._split_Q = (self.queries["split"] == SPLITS[1]).to_numpy().astype(np.int64)

@@ -41,17 +41,13 @@ ARTICLE_ID = ("_id", "id")
 
 def open_beir(folder: Path, options: Options) -> Source:
     """A folder with `corpus.jsonl[.gz]` (_id, title, text), optionally `queries.jsonl[.gz]` and `qrels/<split>.tsv`."""
-    return _open(BEIR, required_file(folder, "corpus.jsonl"), options)
+    return labelled_lines(BEIR, required_file(folder, "corpus.jsonl"), partial(_read_passages, True, options.fields))
 
 
 def open_jsonl(location: Path, options: Options) -> Source:
     """One `.jsonl[.gz]` file, or a folder with `passages.jsonl[.gz]`; may have queries and qrels beside it."""
     path = location if location.is_file() else required_file(location, "passages.jsonl")
-    return _open(JSONL, path, options)
-
-
-def _open(format: str, path: Path, options: Options) -> Source:
-    return labelled_lines(format, path, partial(_read_passages, format == BEIR, options.fields))
+    return labelled_lines(JSONL, path, partial(_read_passages, False, options.fields))
 
 
 def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Span) -> Iterator[Row]:

@@ -60,18 +60,6 @@ def all_done(folder: Path, own: int = 0) -> bool:
     )
 
 
-def do_parts(folder: Path, numbers: Iterable[int], processes: int, environment: Mapping[str, str] = os.environ) -> int:
-    """Does the unfinished parts with these numbers. Returns 0, or the exit code of the first that fails."""
-    every = read_parts(folder)
-    for number in numbers:
-        if not mark(folder, number).is_file():
-            code = _run(command(every[number - 1], processes), environment)
-            if code:
-                return code
-            mark(folder, number).touch()
-    return 0
-
-
 def command(part: Part, processes: int) -> list[str]:
     """The command line of a part on a node with this many processes."""
     if part.parallel and processes > 1:
@@ -102,8 +90,14 @@ def main(argv: Sequence[str], environment: Mapping[str, str] = os.environ) -> in
     with one_line_errors():
         refuse_lost_gpu()
     node, nodes = int(environment.get(NODE, "0")), int(environment.get(NODES, "1"))
-    numbers = range(own + 1, len(read_parts(folder)) + 1)[node::nodes]
-    return do_parts(folder, numbers, int(environment.get(PROCESSES, "1")), environment)
+    every, processes = read_parts(folder), int(environment.get(PROCESSES, "1"))
+    for number in range(own + 1, len(every) + 1)[node::nodes]:
+        if not mark(folder, number).is_file():
+            code = _run(command(every[number - 1], processes), environment)
+            if code:
+                return code
+            mark(folder, number).touch()
+    return 0
 
 
 if __name__ == "__main__":

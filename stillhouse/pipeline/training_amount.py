@@ -20,13 +20,15 @@ from stillhouse.pipeline.step_times import TRAININGS, Scale, steps_of
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
-Amount = Mapping[str, Mapping[str, int | None]]
-"""Settings by section: `max_steps` of trainings, and `max_train_queries` of `ingest`."""
+Amount = Mapping[str, Mapping[str, float | None]]
+"""Settings by section: `max_steps` and `epochs` of trainings, and `max_train_queries` of `ingest`."""
 
 PAPERS = next(iter(GRAPHS))
 """The graph of the papers' runs, also of a recipe that names none."""
 USUAL_HOURS = 1.0
 """The length, in hours, to which a run is extended without --hours."""
+LONGER = 2.0
+"""How many times their epochs trainings may take if --hours leaves time for it; dev keeps the best step."""
 FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
 NEAR = 1.05
@@ -51,7 +53,7 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = ""
         )
     amounts, budget = Amounts(recipe, look), hours * 3600
     if expected.total <= budget:
-        return amounts.largest(1.0, amounts.most, budget)
+        return amounts.largest(1.0, amounts.most * (LONGER if amounts.grows else 1.0), budget)
     if (least := amounts.seconds(0.0)) > budget * NEAR:
         raise InputError(
             f"the run takes about {in_words(least)} on this machine, even with minimal training; give --hours "
@@ -129,14 +131,18 @@ class Amounts:
         more = min(share, self.all_questions)
         asked = used if more <= 1 else int(more * used) if more < self.all_questions else None
         scale = self.scale(asked)
-        found: dict[str, dict[str, int | None]] = {} if asked == used else {"ingest": {"max_train_queries": asked}}
+        found: dict[str, dict[str, float | None]] = {} if asked == used else {"ingest": {"max_train_queries": asked}}
+        repeated = max(1.0, share / self.most)
         for step in self.trainings:
             config = self.settings[step.name]
             steps = steps_of(step.kind, config, scale)
             if share < 1:
                 found[step.section] = {"max_steps": max(min(FEWEST_STEPS, steps), int(share * steps))}
-            elif config.max_steps and (longer := min(self.limit(step, scale), int(share * config.max_steps))) > steps:
-                found[step.section] = {"max_steps": longer}
+            elif config.max_steps:
+                longer = int(min(repeated * self.limit(step, scale), share * config.max_steps))
+                if longer > steps:
+                    epochs = {"epochs": math.ceil(repeated * config.epochs)} if repeated > 1 and config.epochs else {}
+                    found[step.section] = {"max_steps": longer} | epochs
         return found
 
     def seconds(self, share: float) -> float:

@@ -23,7 +23,7 @@ from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_forecast import forecast, scale_of_look
 from stillhouse.pipeline.start_model import counted
 from stillhouse.pipeline.step_times import steps_of
-from stillhouse.pipeline.training_amount import NEAR, fit_into, usual
+from stillhouse.pipeline.training_amount import LONGER, NEAR, fit_into, usual
 
 LABELLED = load_recipe(find_recipe("labelled"))
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
@@ -105,16 +105,17 @@ def test_more_hours_never_train_less_and_all_are_kept(train: int, hours: list[fl
         scale = scale_of_look(settings, few(train))
         steps = {name: steps_of("train-retriever", settings[name], scale) for name in EPOCHS}
         used = scale.queries["train"]
-        assert all(steps[name] <= max(1, round(EPOCHS[name] * used / min(32, used))) for name in EPOCHS)
+        assert all(steps[name] <= max(1, round(LONGER * EPOCHS[name] * used / min(32, used))) for name in EPOCHS)
         seen.append([used, *steps.values()])
     assert all(less <= more for less, more in zip(*seen))
 
 
-def test_ample_hours_use_every_question_for_all_epochs() -> None:
-    own = fit_into(100, LABELLED, few(8_000))
-    assert own["ingest"] == {"max_train_queries": None}
-    assert {name: own[name]["max_steps"] for name in EPOCHS} == {name: n * 8_000 // 32 for name, n in EPOCHS.items()}
-    assert fit_into(100, LABELLED, few(200)) == {}, "all epochs over all of them are in the recipe"
+@pytest.mark.parametrize("train", [200, 8_000])
+def test_ample_hours_use_every_question_for_twice_the_epochs(train: int) -> None:
+    own = fit_into(100, LABELLED, few(train))
+    assert own.get("ingest", {}) == ({"max_train_queries": None} if train > 2_000 else {})
+    for name, epochs in EPOCHS.items():
+        assert own[name] == {"max_steps": 2 * epochs * train // 32, "epochs": 2 * epochs}
 
 
 def test_without_hours_only_more_questions_make_a_run_longer() -> None:

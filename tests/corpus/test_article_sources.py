@@ -10,8 +10,7 @@ from sources_to_damage import write_files
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.settings import FORMATS
-from stillhouse.corpus.sources.detect import detect, open_source
+from stillhouse.corpus.sources.detect import FORMATS, detect, open_source
 from stillhouse.corpus.sources.plain_article import unlinked
 from stillhouse.corpus.sources.rows import Passage
 

@@ -40,6 +40,7 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
     TABLES: open_tables,
     TRAINING: lambda location, _: open_training(location),
 }
+FORMATS = (AUTO, *OPENERS, IR_DATASETS)
 OF_FILES = (JSONL, ARTICLE_JSONL, ARTICLE_TREE, SQUAD, EVALUATOR_JSON, TABLES, TRAINING)
 """The formats that a single file may have."""
 TREES = (ARTICLE_TREE, HTML_TREE)

@@ -144,11 +144,7 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
 
     store = open_store(arguments.store) if arguments.store else None
     token = os.environ.get(TOKEN, "")
-    if token and not (token.isascii() and token.isprintable() and token == token.strip()):
-        raise InputError(
-            f"${TOKEN} has a line break, a leading or trailing space or a non-ASCII character, so no client could send "
-            "it in a header; remove that (`printf` adds no line break at the end, `echo` does)"
-        )
+    refuse_token(token)
     with listen(arguments.host, arguments.port) as listening:
 
         def opened(source: Source) -> Release:
@@ -167,6 +163,15 @@ def serve(arguments: argparse.Namespace, limits: Limits) -> None:
             queries=queries,
         )
         run(service, listening, arguments.grace, arguments.watch, context.say)
+
+
+def refuse_token(token: str) -> None:
+    """Raises `InputError` for a token that no client can send in a header, such as one that ends with a line break."""
+    if token and not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise InputError(
+            f"${TOKEN} has a line break, a leading or trailing space or a non-ASCII character, so no client could send "
+            "it in a header; remove that (`printf` adds no line break at the end, `echo` does)"
+        )
 
 
 def source_of(arguments: argparse.Namespace) -> Source:

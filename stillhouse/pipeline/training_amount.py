@@ -106,7 +106,7 @@ class Amounts:
         used = self.settings["ingest"].max_train_queries
         return max(1.0, self.scale(None).queries["train"] / used) if used and self.grows else 1.0
 
-    @property
+    @cached_property
     def most(self) -> float:
         """The share at which every training reaches its epochs over all questions."""
         if not self.grows:

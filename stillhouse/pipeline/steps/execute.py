@@ -110,9 +110,8 @@ def _execute(
             with doing("computing the digests of its outputs"):
                 for port, folder in zip(step.outputs, folders):
                     if port.name in RETRIEVERS and (folder / MODULES).is_file():
-                        from stillhouse.pipeline.steps.model_card import (
-                            write_card,  # loads transformers, as such steps do
-                        )
+                        # Not above: it loads the hub's library, as only such steps do.
+                        from stillhouse.pipeline.steps.model_card import write_card
 
                         write_card(folder, step.name, config, inputs, report, (outside or {}).get("model", ""))
                     beside = {name: read_manifest(staged[name], verify=False).digest for name in port.beside}

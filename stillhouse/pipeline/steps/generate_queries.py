@@ -5,7 +5,7 @@ Shape suffixes: Q questions, K ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -174,13 +174,10 @@ def _reasons(
 
         encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
         rankings.append(retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0])
-    # The round trip from a passage to a question and, through a search, back to the passage. If no search finds it, the
-    # question is about something else, or so vague that many passages answer it.
-    found = [(rows_QK == rows_Q[:, None]).any(axis=1) for rows_QK in rankings]
     return reasons_to_drop(
         queries,
         bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
-        np.any(found, axis=0) if found else np.ones(len(queries), dtype=np.bool_),
+        comes_back(rows_Q, rankings) if rankings else np.ones(len(queries), dtype=np.bool_),
         config.drop_unlikely,
     )
 
@@ -230,6 +227,20 @@ def _answers(
         config,
         context,
     )
+
+
+def comes_back(rows_Q: NDArray[np.int64], rankings: Iterable[NDArray[np.int32]]) -> NDArray[np.bool_]:
+    """Whether any of the rankings, each int32 rows [Q, K], has the question's own passage, `rows_Q`.
+
+    This is the round trip from a passage to a question, and through a search back to the passage. If the search does
+    not find the passage, the question is about something else, or so vague that many passages answer it.
+    """
+    import numpy as np
+
+    found_Q = np.zeros(len(rows_Q), dtype=np.bool_)
+    for rows_QK in rankings:
+        found_Q |= (rows_QK == rows_Q[:, None]).any(axis=1)
+    return found_Q
 
 
 STEP = Step(

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.pipeline.steps.spec import BM25_INDEX, SEARCHED, Paths, Port, Report, Step
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +41,6 @@ class Config(InferenceConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import numpy as np
-
     from stillhouse.corpus.sources.labels import write_qrels, write_queries
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
@@ -63,9 +66,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     fusion = unfitted("auto", config.depth, index, factor=factor)
     gpu = searches_on_gpu(index, config.depth, context)
     rows_Q2, scores_Q2 = HybridIndex(bm25, index).search(fusion, texts, vectors_QD, 2, gpu)
-    # The questions with the largest leads, ascending; of equal leads, the earlier one.
-    lead_Q = scores_Q2[:, 0] - scores_Q2[:, -1]
-    chosen = np.sort(np.argsort(-lead_Q, kind="stable")[: round(config.share * len(lead_Q))])
+    chosen = surest(scores_Q2, config.share)
     ids, passages = list(asked), corpus.passage_ids[rows_Q2[chosen, 0]].tolist()
     write_queries(outputs["queries"], {ids[question]: texts[question] for question in chosen.tolist()})
     write_qrels(outputs["queries"], "train", zip([ids[question] for question in chosen.tolist()], passages))
@@ -74,6 +75,18 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         metrics={"queries": float(len(chosen))},
         facts={"questions": len(asked), "queries": len(chosen), "fusion": str(fusion)},
     )
+
+
+def surest(scores_Q2: NDArray[np.float32], share: float) -> NDArray[np.int64]:
+    """The questions, ascending, int64: the `share` in which the best score leads the second by most.
+
+    Of equal leads, the earlier question is taken.
+    """
+    import numpy as np
+
+    lead_Q = scores_Q2[:, 0] - scores_Q2[:, -1]
+    count = round(share * len(lead_Q))
+    return np.sort(np.argsort(-lead_Q, kind="stable")[:count])
 
 
 def read_questions(folder: Path) -> dict[str, str]:

@@ -33,7 +33,6 @@ SHOWN = (
 """The settings and facts of steps that a card shows."""
 LICENCE = ("license", "license_name", "license_link")
 OWN = "stillhouse"
-BASE_MODEL = "base model"
 NAMED_ON_PUSH = "sentence_transformers_model_id"
 """`push_to_hub` of sentence-transformers replaces it with the model's name on the Hub."""
 Figures = Mapping[str, Mapping[str, tuple[float, tuple[float, float] | None]]]
@@ -84,18 +83,18 @@ def _is_hub_name(model: str) -> bool:
 def write_card(folder: Path, step: str, config: Any, inputs: Mapping[str, Path], report: Report, base: str) -> None:
     """Writes the card of the retriever in `folder`, which a step made with these settings and inputs.
 
-    It continues the card that a copied folder holds, or that of the model which the step changed. `base` is the digest
-    of the base model if the step fetched it.
+    It continues the card that a copied folder holds, or that of the model which the step changed. A step without inputs
+    fetched its base model, whose digest is `base`.
     """
     start = next((inputs[port] for port in STARTS_FROM if port in inputs), folder)
     data = passed_on(start) if inputs else base_data(config.model)
     own: dict[str, Any] = {"made_of": {}, "steps": []} | data.get(OWN, {})
-    made_of = dict(own["made_of"]) or {base or model_manifest(start, verify=False).digest: BASE_MODEL}
+    made_of = dict(own["made_of"]) or {base or model_manifest(start, verify=False).digest: "base model"}
     if "small" in inputs:  # a second base model, whose licence may be another
         made_of[model_manifest(inputs["small"], verify=False).digest] = "base model of the queries"
         if passed_on(inputs["small"]).get("license") != data.get("license"):
             data = {key: value for key, value in data.items() if key not in LICENCE}
-    if step == "fetch-model" or (report.metrics and step != "select-best"):  # else the model is unchanged
+    if not inputs or (report.metrics and step != "select-best"):  # else the model is unchanged
         known = recorded(config) | report.facts
         settings = ", ".join(f"{key} {known[key]}" for key in SHOWN if known.get(key) not in (None, ""))
         own["steps"] = [*own["steps"], f"{step}: {settings}"]
@@ -103,8 +102,8 @@ def write_card(folder: Path, step: str, config: Any, inputs: Mapping[str, Path],
             if port in inputs:
                 given = read_manifest(inputs[port], verify=False)
                 made_of[given.inputs.get("corpus", given.digest)] = f"corpus of {step}{_contents(given.facts)}"
-    measured = ("", {}) if step == "fetch-model" else _measured(report)
-    page = render(data | {OWN: own | {"made_of": made_of}}, "Dense retriever", folder, measured, report.facts)
+    data |= {OWN: own | {"made_of": made_of}}
+    page = render(data, "Dense retriever", folder, _measured(report), report.facts)
     remove(folder / CARD)
     (folder / CARD).write_text(page, encoding="utf-8")
 

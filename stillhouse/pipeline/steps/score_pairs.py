@@ -26,12 +26,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.scored_pairs import ScoredPairs
     from stillhouse.training.teacher import CROSS_ENCODER, Pairs, Teacher, choose_teacher, unmeasured, write_choice
 
-    if config.kind == "cross-encoder" and "reranker" not in inputs:
-        raise InputError("kind: cross-encoder needs the input reranker; name it, or set `kind: best`")
-    if ("retriever" in inputs) != ("index" in inputs):
-        raise InputError("the inputs retriever and index are needed together: give both, or neither")
-    if not inputs.keys() & {"reranker", "bm25", "generator"}:
-        raise InputError("the student's scores alone make no teacher: also give the input reranker, bm25 or generator")
+    _refuse_inputs(config, inputs)
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     scored = ScoredPairs.of(config, corpus, negatives)
     queries, positives = scored.queries, scored.positives
@@ -66,6 +61,15 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         metrics={f"dev_rr10_{kind}": value for kind, value in found.reciprocal_ranks.items()} | verdict,
         facts={"pairs": len(scores), "teacher": found.chosen, "weights": dict(found.weights), "ahead": found.ahead},
     )
+
+
+def _refuse_inputs(config: Config, inputs: Paths) -> None:
+    if config.kind == "cross-encoder" and "reranker" not in inputs:
+        raise InputError("kind: cross-encoder needs the input reranker; name it, or set `kind: best`")
+    if ("retriever" in inputs) != ("index" in inputs):
+        raise InputError("the inputs retriever and index are needed together: give both, or neither")
+    if not inputs.keys() & {"reranker", "bm25", "generator"}:
+        raise InputError("the student's scores alone make no teacher: also give the input reranker, bm25 or generator")
 
 
 def _scores(

@@ -49,14 +49,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
     from numpy.typing import NDArray
 
-    from stillhouse.core.errors import InputError
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.evaluation.samples import Samples
     from stillhouse.evaluation.significance import bootstrap_intervals
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.token_states import TokenReader, state_width
-    from stillhouse.pipeline.steps.execute import refuse_other_model
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.hybrid import (
         TOKENS,
@@ -81,11 +79,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     )
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
-    for name in sorted(retrievers.keys() ^ indexes.keys()):
-        missing = "indexes" if name in retrievers else "candidates"
-        raise InputError(f"select-best: {name} lacks a folder; give --{missing} {name}=FOLDER too")
-    for name in retrievers:
-        refuse_other_model(STEP, inputs, f"indexes/{name}", f"candidates/{name}")
+    refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
     judged, alone = JudgedQueries(corpus), Fusion(depth=config.depth)
     tokens = outputs["hybrid"] / TOKENS
@@ -189,6 +183,18 @@ def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, o
         copy_content(folders[winner.retriever], outputs[port])
     write_hybrid(outputs["hybrid"], winner.fusion, bm25)
     return {"winner": winner.name, "retriever": winner.retriever, "fusion": str(winner.fusion)}
+
+
+def refuse_unpaired(inputs: Paths, retrievers: Paths, indexes: Paths) -> None:
+    """Refuses a retriever without an index, an index without a retriever, and an index that another model made."""
+    from stillhouse.core.errors import InputError
+    from stillhouse.pipeline.steps.execute import refuse_other_model
+
+    for name in sorted(retrievers.keys() ^ indexes.keys()):
+        missing = "indexes" if name in retrievers else "candidates"
+        raise InputError(f"select-best: {name} lacks a folder; give --{missing} {name}=FOLDER too")
+    for name in retrievers:
+        refuse_other_model(STEP, inputs, f"indexes/{name}", f"candidates/{name}")
 
 
 STEP = Step(

@@ -250,12 +250,12 @@ def measure(each: Entry, size: Size, steps: int, turn: int, context: Context, cl
 
     ends: list[Any] = []
 
-    def heldout_loss() -> float:
+    def heldout_losses() -> list[tuple[int, float]]:
         ends.append(clock.mark())
-        return 0.0
+        return [(1, 0.0)]
 
     with TemporaryDirectory(dir=context.work) as work, Ahead(draw, steps) as ahead:
-        train(each.module, batch_losses, heldout_loss, steps, each.config, replace(context, work=Path(work)))
+        train(each.module, batch_losses, heldout_losses, steps, each.config, replace(context, work=Path(work)))
     each.module.zero_grad(set_to_none=True)
     parts = []
     for (begun, first, last, made, learned), end in zip(times, [*(each[0] for each in times[1:]), ends[-1]]):

@@ -1,9 +1,15 @@
 """Training curves: held-out losses and signals over steps, the best row, and when to stop."""
 
+from __future__ import annotations
+
 import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HELDOUT_LOSS = "heldout_loss"
 DEV = "dev_"
@@ -19,12 +25,14 @@ class CurveRow:
     """One point of the curves: losses after `step` steps. `train_loss` is the mean since the previous row.
 
     `signals` maps names to other measures at that step. Lower is better if the name ends in "loss", else higher is.
+    `intervals` are the 95 % intervals of the held-out loss and of signals, by name, where they are known.
     """
 
     step: int
     train_loss: float
     heldout_loss: float
     signals: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def badness(self, name: str) -> float:
         """The value of "heldout_loss" or a signal, negated if needed so that lower is better."""
@@ -36,11 +44,12 @@ class CurveRow:
 class Watch:
     """What a training measures besides its held-out loss, and which measure selects the parameters to keep.
 
-    `measure()` returns the signals, in evaluation mode without gradients. The parameters with the best `metric` are
-    kept. With `patience`, training stops after this many consecutive rows without an improvement.
+    `measure()` returns the signals, in evaluation mode without gradients: the value of each, or its values for each
+    question, whose mean and interval are kept. The parameters with the best `metric` are kept. With `patience`,
+    training stops after this many consecutive rows without an improvement.
     """
 
-    measure: Callable[[], Mapping[str, float]] = dict
+    measure: Callable[[], Mapping[str, float | pd.Series]] = dict
     metric: str = HELDOUT_LOSS
     patience: int | None = None
 
@@ -82,6 +91,12 @@ def metrics_of(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> dict[str, fl
     for name, value in first.signals.items():
         metrics |= {f"{name}_start": value, name: best.signals[name]}
     return metrics
+
+
+def intervals_of(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> dict[str, tuple[float, float]]:
+    """The known 95 % intervals of `metrics_of`, by the same names."""
+    first, best = rows[0], best_row(rows, metric)
+    return {f"{name}_start": bounds for name, bounds in first.intervals.items()} | dict(best.intervals)
 
 
 def write_curves(folder: Path, rows: list[CurveRow]) -> None:

@@ -118,7 +118,8 @@ TRAININGS = frozenset({"pretrain", "train-retriever", "train-reranker"})
 def with_stages(steps: Sequence[GraphStep]) -> tuple[GraphStep, ...]:
     """`steps`, in the order of their dependencies, each with a stage; a table's own steps have one already.
 
-    A step begins a stage of its own where two stages would otherwise wait for each other.
+    Returns them stage by stage, each stage after those that it reads. A step begins a stage of its own where two stages
+    would otherwise wait for each other.
     """
     members: dict[str, list[GraphStep]] = {}
     of: dict[str, str] = {}
@@ -133,7 +134,7 @@ def with_stages(steps: Sequence[GraphStep]) -> tuple[GraphStep, ...]:
         taken.add(name)
         of[step.name] = name
         members.setdefault(name, []).append(step)
-    return tuple(replace(step, stage=of[step.name]) for step in steps)
+    return tuple(replace(step, stage=name) for name in _in_order(members, of) for step in members[name])
 
 
 def _before(stage: str, members: Mapping[str, Sequence[GraphStep]], of: Mapping[str, str]) -> set[str]:

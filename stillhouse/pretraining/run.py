@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow, Watch
@@ -138,10 +140,8 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
     of_objective: Any = PairLoss if objective.pairs else BottleneckLoss
     loss = of_objective(setup.module, setup.make, config, heldout)
 
-    def heldout_loss() -> float:
-        total = math.ceil(len(heldout) / HELDOUT_BATCH)
-        batches = context.progress(loss.heldout(), "held-out loss", total, "batch")
-        return sum(size * float(value) for size, value in batches) / len(heldout)
+    def heldout_losses() -> Iterable[tuple[int, Tensor]]:
+        return context.progress(loss.heldout(), "held-out loss", math.ceil(len(heldout) / HELDOUT_BATCH), "batch")
 
     encoder.model.to(device)
     pair_module = setup.module if isinstance(setup.module, PairPretraining) else None
@@ -152,7 +152,7 @@ def pretrain(config: PretrainingConfig, folders: Folders, context: Context) -> P
         rows = train(
             setup.module,
             lambda step: loss.training(drawn(step), step),
-            heldout_loss,
+            heldout_losses,
             steps,
             config,
             context,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -50,7 +51,7 @@ def rank_averages(
     corpus: Corpus,
     context: Context,
     config: EncodingConfig,
-) -> dict[float, Mapping[str, float]]:
+) -> dict[float, pd.DataFrame]:
     """How each average ranks dev queries: `DevCandidates.measured` by alpha. `encoder` keeps the last average.
 
     Passages' vectors go through the cache that `index` uses. It mostly holds the vectors of both ends already, and the

@@ -10,7 +10,7 @@ pairs, W numbers per text, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +107,8 @@ class DevCandidates:
         """The distinct rows [R] of all candidates, ascending."""
         return np.unique(self.rows_QK[self.rows_QK >= 0])
 
-    def measured(self, scores_P: NDArray[np.float32]) -> Mapping[str, float]:
-        """Mean RR@10 and nDCG@10 over the queries, ranked by the scores of `pairs()`.
+    def measured(self, scores_P: NDArray[np.float32]) -> pd.DataFrame:
+        """RR@10 and nDCG@10 of each query, float64, ranked by the scores of `pairs()`.
 
         Ties are in corpus order. Raises `NotFinite` for a score that is not finite.
         """
@@ -118,8 +118,7 @@ class DevCandidates:
         scores_QK[self.rows_QK >= 0] = scores_P
         rows_QK = order_by_score(scores_QK, self.rows_QK)[1][:, :CUTOFF]
         measures = [measure_named(name) for name in RANKINGS.values()]
-        means = per_query_of_rows(self.qrels, self.query_ids, rows_QK, measures).mean()
-        return {name: float(means[name]) for name in RANKINGS.values()}
+        return per_query_of_rows(self.qrels, self.query_ids, rows_QK, measures)
 
 
 TEXTS_AT_ONCE = 16_384

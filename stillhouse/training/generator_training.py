@@ -5,7 +5,7 @@ Shape suffix: B examples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +50,16 @@ def fit_generator(
     def tokens(split: str, number_B: NDArray[np.int64]) -> Tensor:
         return -generator.token_log_likelihoods(*pairs[split].batch(number_B, device))[0]
 
-    def heldout_loss() -> float:
-        parts = [tokens("dev", order[part]) for part in chunks(len(order), config.batch_size)]
-        return sum(float(part.double().sum()) for part in parts) / sum(map(len, parts))
+    def heldout_losses() -> Iterator[tuple[int, Tensor]]:
+        for part in chunks(len(order), config.batch_size):
+            losses = tokens("dev", order[part]).double()
+            yield len(losses), losses.mean()
 
     with low_rank(generator, config.lora_rank):
         rows = train(
             generator,
             lambda step: tokens("train", batch(step)).mean(),
-            heldout_loss,
+            heldout_losses,
             steps,
             config,
             context,

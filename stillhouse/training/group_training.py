@@ -5,11 +5,12 @@ Shapes: B examples of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -129,24 +130,22 @@ def train_on_groups(
         candidates = candidates.take(np.flatnonzero(kept)) if candidates is not None else None
         config = replace(config, eval_steps=made.every)
 
-    def heldout_loss() -> float:
-        total = 0.0
+    def heldout_losses() -> Iterator[tuple[int, float]]:
         with context.bar("held-out loss", len(dev), "query") as bar:
             for places in chunks(len(dev), config.batch_size):
                 part = dev[places]
                 value = loss("dev", draw("dev", part, np.zeros_like(part)))
-                total += len(part) * sum(float(each) for each in ([value] if isinstance(value, Tensor) else value))
+                yield len(part), sum(float(each) for each in ([value] if isinstance(value, Tensor) else value))
                 bar.update(len(part))
-        return total / len(dev)
 
-    def ranking() -> Mapping[str, float]:
+    def ranking() -> Mapping[str, pd.Series]:
         assert candidates is not None
-        figures = candidates.measured(score(candidates))
-        return {signal(config.metric_for_best_model): figures[RANKINGS[config.metric_for_best_model]]}
+        found = candidates.measured(score(candidates))
+        return {signal(config.metric_for_best_model): found[RANKINGS[config.metric_for_best_model]]}
 
     watch = Watch(ranking if ranks else dict, metric_in_curves(config), config.patience)
     with Ahead(lambda step: draw("train", batch(step), times(step)), steps) as drawn:
-        return train(model, lambda step: loss("train", drawn(step)), heldout_loss, steps, config, context, watch)
+        return train(model, lambda step: loss("train", drawn(step)), heldout_losses, steps, config, context, watch)
 
 
 def metric_in_curves(config: GroupTrainingConfig) -> str:

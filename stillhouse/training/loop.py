@@ -1,8 +1,9 @@
 """The shared training loop: AdamW, linear schedule, held-out loss, exact resume.
 
-A training supplies two functions: `batch_loss(step)`, the loss of the step's batch, and `heldout_loss()`, the loss of
-fixed held-out examples. All random numbers are drawn from (seed, step), so a killed run continues from its last
-checkpoint to the same parameters as an uninterrupted run. A `Watch` adds signals to the held-out losses.
+A training supplies two functions: `batch_loss(step)`, the loss of the step's batch, and `heldout_losses()`, the size
+and the mean loss of each batch of fixed held-out examples. All random numbers are drawn from (seed, step), so a killed
+run continues from its last checkpoint to the same parameters as an uninterrupted run. A `Watch` adds signals to the
+held-out losses.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from stillhouse.core.context import Context, rank
-from stillhouse.core.curves import CurveRow, Watch, best_row, stopped
+from stillhouse.core.curves import HELDOUT_LOSS, CurveRow, Watch, best_row, stopped
 from stillhouse.core.errors import NotFinite
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.models.acceleration.device import autocast
@@ -27,6 +29,7 @@ from stillhouse.models.acceleration.processes import add_gradients, add_up, agre
 from stillhouse.models.acceleration.replaced import bf16_residuals, fast_linear_layers
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.checkpoint import Checkpoint, trained_state
+from stillhouse.training.measurements import interval_of, interval_of_batches
 from stillhouse.training.settings import TrainingConfig
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
@@ -38,7 +41,7 @@ NORMALISATION = (nn.LayerNorm, nn.RMSNorm)
 def train(
     model: nn.Module,
     batch_loss: Callable[[int], Tensor | Iterable[Tensor]],
-    heldout_loss: Callable[[], float],
+    heldout_losses: Callable[[], Iterable[tuple[int, Tensor | float]]],
     steps: int,
     config: TrainingConfig,
     context: Context,
@@ -47,7 +50,7 @@ def train(
 ) -> list[CurveRow]:
     """Train `model` in place and leave it with the parameters of the best row of its curves (`best_row`).
 
-    `batch_loss` is called in training mode under autocast, `heldout_loss` in evaluation mode without gradients. If
+    `batch_loss` is called in training mode under autocast, `heldout_losses` in evaluation mode without gradients. If
     `batch_loss` gives several losses, the step's loss is their sum. Each is back-propagated before the next is
     computed, so a large batch needs the memory of a small one. `examples(step)` names a batch's examples in messages.
     Raises `NotFinite` if a loss or gradient is not finite; it names the step, the examples and the last
@@ -71,22 +74,22 @@ def train(
             f"would rise until the end, up to {config.learning_rate * steps / config.warmup_steps:.2g}; lower it"
         )
 
-    def measure(step: int) -> float:
+    def measured(step: int, train_losses: list[float]) -> CurveRow:
         model.eval()
         torch.manual_seed(config.seed)
         with doing("measuring the held-out loss"), torch.no_grad(), autocast(config.precision, device):
-            loss = float(heldout_loss())
-        model.train()
-        if not math.isfinite(loss):
-            raise fail(f"the held-out loss is {loss}", step, of_batch=False)
-        return agreed(loss)
-
-    def signals() -> dict[str, float]:
-        model.eval()
+            batches = [(count, float(loss)) for count, loss in heldout_losses()]
+        heldout = sum(count * loss for count, loss in batches) / sum(count for count, _ in batches)
+        if not math.isfinite(heldout):
+            raise fail(f"the held-out loss is {heldout}", max(0, step - 1), of_batch=False)
         with doing("measuring the signals"), torch.no_grad(), autocast(config.precision, device):
-            values = dict(watch.measure())
+            values = watch.measure()
         model.train()
-        return agreed(values)
+        intervals = {HELDOUT_LOSS: interval_of_batches(batches)} if len(batches) > 1 else {}
+        intervals |= {name: interval_of(value) for name, value in values.items() if isinstance(value, pd.Series)}
+        signals = {name: float(np.mean(value)) for name, value in values.items()}
+        train_loss = sum(train_losses) / len(train_losses) if train_losses else heldout
+        return agreed(CurveRow(step, train_loss, heldout, signals, intervals))
 
     def fail(what: str, step: int, of_batch: bool = True) -> NotFinite:
         some = "" if examples is None or not of_batch else f", of the examples {', '.join(map(str, examples(step)))}"
@@ -101,8 +104,7 @@ def train(
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
         if not rows:
-            loss = measure(0)
-            rows.append(CurveRow(0, loss, loss, signals()))
+            rows.append(measured(0, []))
             best = _copy(model)
         elif start:
             context.log(f"resumed after step {start} of {last}")
@@ -133,14 +135,14 @@ def train(
                 memory.batch_done()
                 bar.update(1)
                 if (step + 1) % every == 0 or step + 1 == last:
-                    heldout = measure(step)
-                    rows.append(CurveRow(step + 1, sum(losses) / len(losses), heldout, signals()))
+                    row = measured(step + 1, losses)
+                    rows.append(row)
                     losses = []
-                    context.monitor.measured(heldout, rows[-1].signals)
+                    context.monitor.measured(row.heldout_loss, row.signals)
                     context.monitor.curve(rows, last)
-                    shown = {name: f"{value:.3f}" for name, value in rows[-1].signals.items()}
-                    bar.set_postfix(train=f"{rows[-1].train_loss:.3f}", heldout=f"{heldout:.3f}", **shown)
-                    if best_row(rows, watch.metric) is rows[-1]:
+                    shown = {name: f"{value:.3f}" for name, value in row.signals.items()}
+                    bar.set_postfix(train=f"{row.train_loss:.3f}", heldout=f"{row.heldout_loss:.3f}", **shown)
+                    if best_row(rows, watch.metric) is row:
                         best = _copy(model)
                     if stopped(rows, watch):
                         context.log(f"stopped after step {step + 1} of {last}: no better {watch.metric} since")

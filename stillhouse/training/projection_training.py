@@ -10,6 +10,7 @@ Shape suffixes: B queries of a step, N passages of a step, D width.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,11 +94,11 @@ def train_projection(
     def batch_loss(step: int) -> Tensor:
         return train_queries.loss(projection, batch(step), step, config.temperature)
 
-    def heldout_loss() -> float:
-        places = (np.arange(dev_count)[part] for part in chunks(dev_count, config.batch_size))
-        # Every held-out loss uses the sample of step 0, so all of them rank among the same passages.
-        losses = [len(part) * float(dev_queries.loss(projection, part, 0, config.temperature)) for part in places]
-        return sum(losses) / dev_count
+    def heldout_losses() -> Iterator[tuple[int, Tensor]]:
+        for places in chunks(dev_count, config.batch_size):
+            part = np.arange(dev_count)[places]
+            # Every held-out loss uses the sample of step 0, so all of them rank among the same passages.
+            yield len(part), dev_queries.loss(projection, part, 0, config.temperature)
 
-    rows = train(projection.to(device), batch_loss, heldout_loss, steps, config, context)
+    rows = train(projection.to(device), batch_loss, heldout_losses, steps, config, context)
     return projection.matrix_DD(), rows

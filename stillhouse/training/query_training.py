@@ -198,18 +198,16 @@ def train_query_tower(
         if imitation is not None:
             yield imitation(step) / config.temperature
 
-    def heldout_loss() -> float:
-        total = 0.0
+    def heldout_losses() -> Iterator[tuple[int, Tensor]]:
         for places in chunks(len(measured_on), config.batch_size):
             part = measured_on[places]
             # Every held-out loss uses the sample of step 0, so all of them rank among the same passages.
-            total += len(part) * float(of_dev(of_dev.draw(part, np.zeros_like(part), 0)))
-        return total / len(measured_on)
+            yield len(part), of_dev(of_dev.draw(part, np.zeros_like(part), 0))
 
-    def ranking() -> Mapping[str, float]:
+    def ranking() -> Mapping[str, pd.Series]:
         # The chosen metric alone: the report marks the step where the curve's ranking is best.
         metric = config.metric_for_best_model
-        return {signal(metric): float(dev.measured(device).mean()[RANKINGS[metric]])}
+        return {signal(metric): dev.measured(device)[RANKINGS[metric]]}
 
     def values() -> pd.DataFrame:
         encoder.to(device).eval()
@@ -218,7 +216,7 @@ def train_query_tower(
 
     before = values()
     watch = Watch(ranking, signal(config.metric_for_best_model), config.patience)
-    rows = train(tower, batch_loss, heldout_loss, steps, config, context, watch)
+    rows = train(tower, batch_loss, heldout_losses, steps, config, context, watch)
     after = values()
     difference_Q = (after - before)[RANKINGS[config.metric_for_best_model]].to_numpy()
     [gain] = compare(difference_Q[:, None], Samples(seed=config.seed))

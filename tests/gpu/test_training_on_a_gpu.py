@@ -87,14 +87,11 @@ def pretrained(
             raise KeyboardInterrupt
         return loss.training(drawn(step), step)
 
-    def heldout_loss() -> float:
-        return sum(size * float(value) for size, value in loss.heldout()) / HELD_OUT
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
         patch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
         with Ahead(lambda step: loss.draw(batch(step), step), STEPS) as drawn:
-            rows = train(module, losses, heldout_loss, STEPS, config, context)
+            rows = train(module, losses, loss.heldout, STEPS, config, context)
     assert next(module.parameters()).device.type == place.type
     return Trained(start, parameters_of(module), rows)
 

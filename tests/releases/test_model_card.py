@@ -125,7 +125,10 @@ def test_every_retriever_of_a_run_has_a_card(
     start = run_step("fetch-model", {}, model=str(base), passage_length=32, query_length=16)["encoder"]
     lexical = run_step("bm25", corpus)
     given = corpus | {"encoder": start, "negatives": lexical["negatives"]}
-    trained = run_step("train-retriever", given, max_steps=2, batch_size=4, negatives_per_query=1)
+    settings = {"max_steps": 2, "batch_size": 4, "eval_steps": 2, "metric_for_best_model": "rr10"}
+    trained = run_step("train-retriever", given, negatives_per_query=1, **settings)
+    ends = corpus | {"start": start, "trained": trained["retriever"], "negatives": lexical["negatives"]}
+    averaged = run_step("average", ends)["retriever"]
     systems = {"zero_shot": start, "retriever_1": trained["retriever"]}
     inputs = corpus | {"bm25": lexical["bm25"]}
     for name, folder in systems.items():
@@ -143,9 +146,17 @@ def test_every_retriever_of_a_run_has_a_card(
             expected[read_manifest(small_corpus).digest] = "corpus of train-retriever: 24 passages, questions: none"
         assert data["stillhouse"]["made_of"] == expected
     assert "learning" not in pages[start].text and "learning" in pages[trained["retriever"]].text
-    losses = pd.read_csv(trained["curves"] / "curves.csv")["heldout_loss"]
-    assert f"| before training | {losses[0]:.3f} |" in pages[trained["retriever"]].text
-    assert f"| after training | {losses.min():.3f} |" in pages[trained["retriever"]].text
+    bounds = read_manifest(trained["retriever"]).facts["intervals"]
+    first, second = (bounds[name] for name in ("heldout_loss_start", "dev_RR@10_start"))
+    loss = pd.read_csv(trained["curves"] / "curves.csv")["heldout_loss"][0]
+    rank = pd.read_csv(trained["curves"] / "signals.csv")["value"][0]
+    start_row = f"| {loss:.3f} [{first[0]:.3f}, {first[1]:.3f}] | {rank:.3f} [{second[0]:.3f}, {second[1]:.3f}] |"
+    assert first[0] < loss < first[1] and second[0] < rank < second[1]
+    text = pages[trained["retriever"]].text
+    assert f"| before training {start_row}" in text and "ranked among its best hard negatives" in text
+    choices = pd.read_csv(averaged.parent / "choices" / "choices.csv")
+    low, high = read_manifest(averaged).facts["intervals"]["dev_RR@10"]
+    assert f"| after training | {choices['RR@10'].max():.3f} [{low:.3f}, {high:.3f}] |" in (averaged / CARD).read_text()
     facts = read_manifest(best).facts
     for system, mean in facts["dev_rr10"].items():
         low, high = facts["dev_rr10_interval"][system]

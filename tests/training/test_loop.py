@@ -47,7 +47,7 @@ def run(
             began.append(step)
         return model.loss(step)
 
-    rows = train(model, batch_loss, lambda: float(model.loss(-1)), STEPS, CONFIG, Context(folder, "cpu", quiet=quiet))
+    rows = train(model, batch_loss, lambda: [(1, model.loss(-1))], STEPS, CONFIG, Context(folder, "cpu", quiet=quiet))
     return model, rows
 
 
@@ -101,9 +101,9 @@ def test_the_parameters_of_the_lowest_heldout_loss_are_kept(tmp_path: Path) -> N
     seen: list[Tensor] = []
     model = Regression()
 
-    def heldout() -> float:
+    def heldout() -> list[tuple[int, float]]:
         seen.append(model.linear.weight.detach().clone())
-        return next(losses)
+        return [(1, next(losses))]
 
     rows = train(model, model.loss, heldout, STEPS, CONFIG, Context(tmp_path, "cpu", quiet=True))
     assert [row.step for row in rows] == [0, 3, 6, 9, 10] and best_row(rows).step == 3
@@ -131,7 +131,7 @@ def test_clipping_and_decay_written_out(tmp_path: Path, clip: float, decay: floa
         learning_rate=0.1, warmup_ratio=0.2, precision="fp32", eval_steps=STEPS, max_grad_norm=clip, weight_decay=decay
     )
     model = TwoNumbers()
-    train(model, model.loss, lambda: -1.0, STEPS, config, Context(tmp_path, "cpu", quiet=True))
+    train(model, model.loss, lambda: [(1, -1.0)], STEPS, config, Context(tmp_path, "cpu", quiet=True))
     weights, first, second = np.array([1.0, -2.0]), np.zeros(2), np.zeros(2)
     scaled = []
     for step in range(STEPS):
@@ -173,7 +173,7 @@ def test_warmup_steps_and_last_step_keep_the_whole_schedule(tmp_path: Path) -> N
             return model.loss(step)
 
         (tmp_path / name).mkdir()
-        rows[name] = train(model, loss, lambda: 0.0, STEPS, config, Context(tmp_path / name, "cpu", quiet=True))
+        rows[name] = train(model, loss, lambda: [(1, 0.0)], STEPS, config, Context(tmp_path / name, "cpu", quiet=True))
         weights[name] = kept
     assert weights["steps"] == weights["fraction"] and len(weights["early"]) == 5
     assert weights["early"] == weights["steps"][:5] and rows["early"][-1].step == 5
@@ -210,7 +210,7 @@ def test_the_parameters_of_the_best_signal_are_kept_and_the_run_stops(tmp_path: 
 
     watch = Watch(measure, "hits", 2)
     context = Context(tmp_path, "cpu", quiet=True)
-    rows = train(model, model.loss, lambda: next(heldout), STEPS, CONFIG, context, watch)
+    rows = train(model, model.loss, lambda: [(1, next(heldout))], STEPS, CONFIG, context, watch)
     assert [row.step for row in rows] == [0, 3, 6, 9], "stopped one measurement before the end"
     assert best_row(rows, "hits").step == 3
     assert torch.equal(model.linear.weight, seen[1])
@@ -233,8 +233,8 @@ def test_a_loss_or_gradient_that_is_not_finite_stops_the_run_and_names_what_is_n
         spoilt = torch.tensor(torch.nan) if "loss" in what else (model.linear.weight * 0).abs().sum().sqrt()
         return model.loss(step) + (spoilt if step == 5 else 0)
 
-    context = Context(tmp_path, "cpu", quiet=True)
+    context, heldout = Context(tmp_path, "cpu", quiet=True), [(1, 1.0)]
     with pytest.raises(FloatingPointError, match=what) as caught:
-        train(model, batch_loss, lambda: 1.0, STEPS, CONFIG, context, examples=lambda step: torch.arange(3) + step)  # type: ignore[arg-type,return-value]
+        train(model, batch_loss, lambda: heldout, STEPS, CONFIG, context, examples=lambda step: np.arange(3) + step)
     message = str(caught.value)
     assert "at step 5" in message and "examples" in message and "after step 5" in message and "checkpoint-5-" in message

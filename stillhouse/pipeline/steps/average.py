@@ -44,6 +44,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.averaging import averaged, rank_averages, refuse_unlike
     from stillhouse.training.dev_ranking import DevCandidates, sample, signal
     from stillhouse.training.groups import GroupSampler
+    from stillhouse.training.measurements import interval_of
     from stillhouse.training.negatives import Negatives
 
     # A start that was saved with its language-model head lacks BERT's pooler, which is initialised at random.
@@ -57,7 +58,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     # A model's own tensors change with every average that is loaded into it.
     trained = {name: value.clone() for name, value in encoder.state_dict().items()}
     ends = start.state_dict(), trained
-    figures = rank_averages(encoder, *ends, config.alphas, candidates, corpus, context, config)
+    ranked = rank_averages(encoder, *ends, config.alphas, candidates, corpus, context, config)
+    figures = {alpha: dict(of.mean()) for alpha, of in ranked.items()}
     main = RANKINGS[config.metric_for_best_model]
     best = max(figures, key=lambda alpha: (figures[alpha][main], alpha))
     encoder.load_state_dict(averaged(*ends, best))
@@ -69,7 +71,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     return Report(
         f"alpha {best:g} chosen by {main} of {len(candidates)} dev queries ({shown})",
         metrics={"alpha": best, **{signal(name): figures[best][of] for name, of in RANKINGS.items()}},
-        facts={"alpha": best},
+        facts={
+            "alpha": best,
+            "intervals": {signal(name): interval_of(ranked[best][of]) for name, of in RANKINGS.items()},
+        },
     )
 
 
@@ -88,5 +93,5 @@ STEP = Step(
         Port("choices", "how well each share ranks dev queries"),
     ),
     run=run,
-    version=2,
+    version=3,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import model_manifest, read_manifest, remove
 from stillhouse.core.config import recorded
-from stillhouse.core.curves import HELDOUT_LOSS
+from stillhouse.core.curves import DEV, HELDOUT_LOSS
 from stillhouse.core.errors import InputError
 from stillhouse.core.pages import as_text, page_template
 from stillhouse.core.report import Report
@@ -20,6 +20,7 @@ from stillhouse.models.encoder_settings import read_settings
 from stillhouse.models.model_place import PACKAGE, place_of
 from stillhouse.models.model_table import MANY, base_models
 from stillhouse.search.winner import partners_of
+from stillhouse.training.settings import RANKINGS
 
 CARD = "README.md"
 TEMPLATE = Path(__file__).with_suffix(".jinja")
@@ -103,7 +104,7 @@ def write_card(folder: Path, step: str, config: Any, inputs: Mapping[str, Path],
                 given = read_manifest(inputs[port], verify=False)
                 made_of[given.inputs.get("corpus", given.digest)] = f"corpus of {step}{_contents(given.facts)}"
     data |= {OWN: own | {"made_of": made_of}}
-    page = render(data, "Dense retriever", folder, _measured(report), report.facts)
+    page = render(data, "Dense retriever", folder, _measured(step, report), report.facts)
     remove(folder / CARD)
     (folder / CARD).write_text(page, encoding="utf-8")
 
@@ -113,16 +114,26 @@ def _contents(facts: Mapping[str, Any]) -> str:
     return f": {facts['passages']:,} passages, questions: {questions or 'none'}" if "passages" in facts else ""
 
 
-def _measured(report: Report) -> tuple[str, Figures]:
+def _measured(step: str, report: Report) -> tuple[str, Figures]:
     """What a step measured, and on what."""
     if bounds := report.facts.get("dev_rr10_interval"):
         means = report.facts["dev_rr10"]
         of = {name: {"RR@10": (mean, bounds[name])} for name, mean in means.items()}
         return f"{report.facts['queries']:,} dev questions{', made from the passages' * report.facts['synthetic']}", of
-    losses = {"before training": f"{HELDOUT_LOSS}_start", "after training": HELDOUT_LOSS}
-    return "held-out texts", {
-        when: {"loss": (report.metrics[name], None)} for when, name in losses.items() if name in report.metrics
+    bounds = report.facts.get("intervals", {})
+    labels = {HELDOUT_LOSS: "loss"} | {DEV + measure: measure for measure in RANKINGS.values()}
+    asked, among = "held-out examples", "all passages" if step == "train-query-encoder" else "its best hard negatives"
+    if any(name.startswith(DEV) for name in bounds):
+        asked += f" (a dev question's answers are ranked among {among})"
+    found = {
+        when: {
+            label: (report.metrics[name + end], bounds.get(name + end))
+            for name, label in labels.items()
+            if name + end in report.metrics
+        }
+        for when, end in (("before training", "_start"), ("after training", ""))
     }
+    return asked, {when: of for when, of in found.items() if of}
 
 
 def render(

@@ -10,7 +10,7 @@ from stillhouse.pretraining.settings import PretrainingConfig as Config
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import write_json
-    from stillhouse.core.curves import best_row, write_coverage, write_curves
+    from stillhouse.core.curves import best_row, intervals_of, metrics_of, write_coverage, write_curves
     from stillhouse.pretraining.inputs import pass_on
     from stillhouse.pretraining.run import pretrain
 
@@ -33,6 +33,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         "skipped_passages": done.skipped,
         "steps": done.steps,
         "best_step": best.step,
+        "intervals": intervals_of(done.rows, config.metric_for_best_model),
         **done.pair_facts,
     }
     changes = {name: (first.signals[name], value) for name, value in best.signals.items()}
@@ -41,11 +42,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         f"{config.objective}, {done.steps} steps, held-out loss {first.heldout_loss:.3f} -> {best.heldout_loss:.3f}, "
         f"{shown}masked tokens right {done.accuracy.head:.1%} (unigram {done.accuracy.unigram:.1%})"
     )
-    metrics = {
-        "heldout_loss": best.heldout_loss,
+    metrics = metrics_of(done.rows, config.metric_for_best_model) | {
         "masked_accuracy": done.accuracy.head,
         "unigram_accuracy": done.accuracy.unigram,
-        **best.signals,
     }
     return Report(summary, metrics=metrics, facts=facts)
 
@@ -62,6 +61,6 @@ STEP = Step(
     ),
     outputs=(Port("encoder", "the pre-trained encoder with its language-model head", kind="model"), CURVES),
     run=run,
-    version=2,
+    version=3,
     parallel=True,
 )

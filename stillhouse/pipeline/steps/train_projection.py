@@ -8,7 +8,7 @@ from stillhouse.training.settings import ProjectionTrainingConfig as Config
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    from stillhouse.core.curves import describe, metrics_of, write_curves
+    from stillhouse.core.curves import describe, intervals_of, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.models.new_towers import multiply_vectors
@@ -22,7 +22,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     multiply_vectors(encoder, matrix_DD)
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
-    return Report(describe(rows), metrics=metrics_of(rows))
+    return Report(describe(rows), metrics=metrics_of(rows), facts={"intervals": intervals_of(rows)})
 
 
 STEP = Step(
@@ -36,5 +36,5 @@ STEP = Step(
     ),
     outputs=(Port("retriever", "the bi-encoder with the layer", kind="model"), CURVES),
     run=run,
-    version=2,
+    version=3,
 )

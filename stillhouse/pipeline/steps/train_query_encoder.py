@@ -34,7 +34,7 @@ class Config(QueryTrainingConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import copy_content
-    from stillhouse.core.curves import describe, metrics_of, write_curves
+    from stillhouse.core.curves import describe, intervals_of, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.pipeline.steps.execute import refuse_other_model
@@ -66,6 +66,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         f"{said}; {describe(found.rows, found.metric_in_curves)}",
         metrics=metrics_of(found.rows, found.metric_in_curves) | {"gain": gain.difference},
         facts={
+            "intervals": intervals_of(found.rows, found.metric_in_curves),
             "start": dict(found.start),
             "end": dict(found.end),
             "gain": asdict(gain),
@@ -119,5 +120,5 @@ STEP = Step(
         CURVES,
     ),
     run=run,
-    version=3,
+    version=4,
 )

@@ -44,7 +44,7 @@ class Config(RetrieverConfig):
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: Loss | None = None) -> Report:
     import torch
 
-    from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, describe, metrics_of, write_curves
+    from stillhouse.core.curves import IGNORED, SKIPPED, TAUGHT, describe, intervals_of, metrics_of, write_curves
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.training.group_training import metric_in_curves
@@ -82,7 +82,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     summary = describe(rows, metric_in_curves(config))
     if weak:
         summary += "; without its teacher, which does not beat its student"
-    return Report(summary, metrics=metrics_of(rows, metric_in_curves(config)), facts={"distilled": distilled})
+    metric = metric_in_curves(config)
+    facts = {"distilled": distilled, "intervals": intervals_of(rows, metric)}
+    return Report(summary, metrics=metrics_of(rows, metric), facts=facts)
 
 
 STEP = Step(
@@ -97,6 +99,6 @@ STEP = Step(
     ),
     outputs=(RETRIEVER, CURVES),
     run=run,
-    version=2,
+    version=3,
     parallel=True,
 )

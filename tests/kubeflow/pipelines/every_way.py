@@ -32,7 +32,8 @@ def the_same_everywhere(recipe: dict[str, Any], folder: Path) -> list[str]:
 
     workspace = folder / "workspace"
     assert cli.main(["new", str(workspace), "--recipe", str(path)]) == 0
-    assert repro(workspace, steps) == [step.name for step in steps]
+    # DVC chooses the order of stages that do not read each other.
+    assert sorted(repro(workspace, steps)) == sorted(step.name for step in steps)
     for made in sorted(path.parent for path in of_run.rglob("manifest.json")):
         there = workspace / "artifacts" / made.relative_to(of_run)
         assert digest_files(there) == digest_files(made), made

@@ -134,18 +134,19 @@ def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
 
 
 class JudgedQueries:
-    """The judged queries of a split: those of the source if it has any (`labelled`), else those made from the corpus.
+    """The judged queries of a split: those of the source if there are `fewest` (`labelled`), else also those made from
+    the corpus.
 
     A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
     and the passage that a made query was taken from (`relevance.never_negative`). If qrels name documents, all passages
     of a relevant one are right. Of more than `at_most` queries, that many are taken, evenly spaced.
     """
 
-    def __init__(self, corpus: Corpus, split: str = "dev", at_most: int | None = None) -> None:
+    def __init__(self, corpus: Corpus, split: str = "dev", at_most: int | None = None, fewest: int = 1) -> None:
         queries = corpus.queries_of(split)
         queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
         labelled = queries[queries["origin"] == SOURCE]
-        self.labelled = len(labelled) > 0
+        self.labelled = len(labelled) >= fewest
         chosen = labelled if self.labelled else queries
         if at_most is not None:
             chosen = chosen.iloc[evenly_spaced(len(chosen), at_most)]

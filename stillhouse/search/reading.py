@@ -44,7 +44,7 @@ def lexical_factor(
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.models.token_lengths import misfit
 
-    asked = JudgedQueries(corpus, "train", at_most=ASKED)
+    asked = JudgedQueries(corpus, "train", ASKED, FEWEST_TO_FIT)
     if len(asked) >= FEWEST_TO_FIT:
         dense_QK, _ = retrieve(encoder, index, asked.texts, DEPTH, context, config)
         lexical_QK, _ = bm25.search(asked.texts, DEPTH)

@@ -108,5 +108,5 @@ STEP = Step(
     inputs=(*SEARCHED, BM25_INDEX),
     outputs=(Port("queries", "the questions and their passages, for `ingest` (train_queries)"),),
     run=run,
-    version=2,
+    version=3,
 )

@@ -1,0 +1,49 @@
+"""A model that does not read the language of a corpus is found by the train queries, made ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.context import Context
+from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.settings import InferenceConfig
+from stillhouse.search.bm25 import BM25
+from stillhouse.search.reading import HALF_READ, UNREAD, lexical_factor
+from stillhouse.search.searcher import open_index
+
+PASSAGES = 200
+
+
+@pytest.mark.parametrize(("labelled", "made", "read"), [(3, 40, False), (0, 40, False), (40, 0, False), (20, 9, True)])
+def test_a_few_labelled_queries_do_not_hide_that_a_model_reads_nothing(
+    labelled: int, made: int, read: bool, tiny_model: Path, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+) -> None:
+    """An untrained model finds nothing that BM25 finds. With fewer than 30 queries, nobody can tell."""
+    rng, count = np.random.default_rng(3), labelled + made
+    words = ["".join(rng.choice(list("abcdefghijkl"), 6)) for _ in range(PASSAGES)]
+    texts = [f"the {words[n]} {words[n - 1]} sings in the tree" for n in range(PASSAGES)]
+    passages = {"passage_id": [f"p{n}" for n in range(PASSAGES)], "text": texts, "title": [""] * PASSAGES}
+    passages |= {"article_id": [f"a{n}" for n in range(PASSAGES)], "section": [""] * PASSAGES}
+    split = {"split": ["train"] * count}
+    queries = {
+        "query_id": [f"q{n}" for n in range(count)],
+        "text": [f"{words[n]} {words[n - 1]}" for n in range(count)],
+    }
+    queries |= split | {"origin": ["source"] * labelled + ["ict"] * made, "taken_from": [""] * count}
+    qrels = {"query_id": queries["query_id"], "passage_id": passages["passage_id"][:count], "relevance": [1] * count}
+    with whole_folder(tmp_path / "corpus") as staging:
+        passages |= {"position": [0] * PASSAGES}
+        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels | split})
+        write_manifest(staging, "ingest", {}, {}, {"passages": PASSAGES})
+    folders = {"corpus": tmp_path / "corpus", "retriever": tiny_model}
+    corpus = Corpus.open(folders["corpus"])
+    index = open_index(run_step("index", folders)["index"], corpus)
+    encoder, context = BiEncoder.load(tiny_model), Context(tmp_path, "cpu", quiet=True)
+    found = lexical_factor(encoder, tiny_model, index, BM25.of(texts, 1.5, 0.75), corpus, context, InferenceConfig())
+    assert found in ((1.0, HALF_READ) if read else (UNREAD,))

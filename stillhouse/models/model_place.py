@@ -107,7 +107,6 @@ def kind_of(config: Mapping[str, Any]) -> str | None:
 
 DOCUMENT, EMBEDDINGS = "document", "0_StaticEmbedding"
 """The folder of a bag of words for passages, and the folder of the embeddings in it."""
-PACKAGE = "package:"
 WEIGHTS = "*.safetensors"
 MODEL_FILES = ["*.json", WEIGHTS, "*.txt", "*.model", "*.tiktoken"]
 """The files fetched from the hub: no pickles and no code."""
@@ -135,8 +134,8 @@ def locate(name: str) -> str:
 
     Raises `InputError` for a folder or package without a model, and for a package that is missing.
     """
-    if name.startswith(PACKAGE):
-        return str(_in_package(name.removeprefix(PACKAGE)))
+    if name.startswith(settings.PACKAGE):
+        return str(_in_package(name.removeprefix(settings.PACKAGE)))
     folder = Path(name)
     if folder.is_dir():
         if not is_model(folder):
@@ -190,8 +189,8 @@ def generator_place(name: str) -> Path:
     Raises `InputError` as `locate` and `downloaded` do.
     """
     place = Path(name)
-    if name.startswith(PACKAGE):
-        place = _in_package(name.removeprefix(PACKAGE), gguf=True)
+    if name.startswith(settings.PACKAGE):
+        place = _in_package(name.removeprefix(settings.PACKAGE), gguf=True)
     elif place.is_dir() and not (place / CONFIG).is_file():
         place = next(iter(sorted(place.glob("*.gguf"))), place)
     if place.suffix == ".gguf" and place.is_file():
@@ -214,8 +213,8 @@ def downloaded(name: str, weights: bool = True) -> Path:
             raise
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(
-            f"the model {name!r} cannot be loaded ({reason}); give a model folder, `{PACKAGE}NAME` for a model in an "
-            "installed package, or a name on the Hugging Face hub"
+            f"the model {name!r} cannot be loaded ({reason}); give a model folder, `{settings.PACKAGE}NAME` for a "
+            "model in an installed package, or a name on the Hugging Face hub"
         ) from error
 
 

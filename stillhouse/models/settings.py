@@ -12,6 +12,8 @@ MODULES = "modules.json"
 """Lists how sentence-transformers turns a text into a vector; a bare language model has none."""
 NO_MODEL = "none"
 """The model name in `fetch-model` for a part that starts from the run's base model."""
+PACKAGE = "package:"
+"""How the name of a model in an installed package begins."""
 
 
 @dataclass(frozen=True, kw_only=True)

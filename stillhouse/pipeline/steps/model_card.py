@@ -17,8 +17,9 @@ from stillhouse.core.pages import as_text, page_template
 from stillhouse.core.report import Report
 from stillhouse.corpus.titles import LEFT_OUT, TITLES
 from stillhouse.models.encoder_settings import read_settings
-from stillhouse.models.model_place import PACKAGE, place_of
+from stillhouse.models.model_place import place_of
 from stillhouse.models.model_table import MANY, base_models
+from stillhouse.models.settings import PACKAGE
 from stillhouse.search.winner import partners_of
 from stillhouse.training.settings import RANKINGS
 
@@ -97,6 +98,8 @@ def write_card(folder: Path, step: str, config: Any, inputs: Mapping[str, Path],
             data = {key: value for key, value in data.items() if key not in LICENCE}
     if not inputs or (report.metrics and step != "select-best"):  # else the model is unchanged
         known = recorded(config) | report.facts
+        if not known.get("distilled", True):
+            known.pop("alpha", None)  # it weighs a teacher
         settings = ", ".join(f"{key} {known[key]}" for key in SHOWN if known.get(key) not in (None, ""))
         own["steps"] = [*own["steps"], f"{step}: {settings}"]
         for port in ("corpus", "tokens"):

@@ -14,14 +14,12 @@ from typing import Any
 from stillhouse.core.artifacts import digest_file, digest_files, digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.options import SAMPLE, sample_folder
-from stillhouse.models.settings import NO_MODEL
+from stillhouse.models.settings import NO_MODEL, PACKAGE
 from stillhouse.pipeline.steps.spec import Step
 
 COMMIT = re.compile("[0-9a-f]{40}")
 IN_REPOSITORY = ("repo", "revision", "source")
 """The settings that name a DVC repository, its revision, and a path in it."""
-PACKAGE = "package:"
-"""How the name of a model in an installed package begins."""
 
 
 def location_fields(step: Step) -> list[str]:

@@ -163,6 +163,7 @@ def render(
         between="" if titles in ("", LEFT_OUT) else repr(TITLES[titles]),
         figures=figures,
         measures=list(next(iter(figures.values()), ())),
+        certain=any(bounds for of in figures.values() for _, bounds in of.values()),
         asked=asked,
         chosen=chosen,
         partners=partners_of(chosen.get("winner", "")),

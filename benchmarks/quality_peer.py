@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from stillhouse.core.arrays import evenly_spaced
 from stillhouse.corpus.store import Corpus, passage_texts
 
 SCALE = 20.0
@@ -28,13 +27,8 @@ MEASURED = 4
 MOST_EPOCHS = 4
 
 
-def train_peer(
-    corpus: Path, start: Path, folder: Path, seconds: float, seed: int, origin: str = "source", most: int | None = None
-) -> Path:
-    """Trains for `seconds` of the processor, mining included, on at most so many questions of an origin of each split.
-
-    Returns the model's folder.
-    """
+def train_peer(corpus: Path, start: Path, folder: Path, seconds: float, seed: int) -> Path:
+    """Trains for `seconds` of the processor, mining included. Returns the model's folder."""
     model = folder / "model"
     if model.is_dir():
         return model
@@ -43,7 +37,7 @@ def train_peer(
     logging.set_verbosity_error()
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.process_time()
-    examples = {split: triplets(Corpus.open(corpus), split, start, origin, most) for split in ("train", "dev")}
+    examples = {split: triplets(Corpus.open(corpus), split, start) for split in ("train", "dev")}
     examples["dev"] = {name: column[::MINED] for name, column in examples["dev"].items()}
     work = folder / "work"
     step_seconds = cost(lambda steps: train(start, examples, steps, seed, work, measured=False))
@@ -68,15 +62,15 @@ def cost(run: Callable[[int], object]) -> float:
     return max(0.01, (time.process_time() - begun - 2 * one) / TRIED)
 
 
-def triplets(corpus: Corpus, split: str, start: Path, origin: str, most: int | None) -> dict[str, list[str]]:
-    """The columns of its miner; the questions of an origin alone, and the passages that answer one of them."""
+def triplets(corpus: Corpus, split: str, start: Path) -> dict[str, list[str]]:
+    """The columns of its miner: people's questions or, without any, made ones, and the passages that answer them."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
     queries = corpus.queries_of(split)
-    queries = queries[queries["origin"] == origin]
-    queries = queries.iloc[evenly_spaced(len(queries), most or len(queries))]
+    people = queries["origin"] == "source"
+    queries = queries[people] if people.any() else queries
     texts = np.array(passage_texts(corpus), dtype=object)
     offsets, positives = corpus.positives(queries["query_id"])
     anchors = np.repeat(queries["text"].to_numpy(dtype=object), np.diff(offsets))

@@ -189,18 +189,20 @@ def test_without_labels_bm25_counts_more_for_a_retriever_that_does_not_read_the_
     assert [fusion["bm25"] / weights[0]["bm25"] for fusion in weights] == pytest.approx([1, 3, 20], rel=1e-3)
 
 
-def test_questions_made_from_the_corpus_do_not_decide_on_late_interaction(
-    run_step: Run, small_corpus: Path, made_questions: Path, retriever: Path
+def test_made_or_few_questions_do_not_decide_on_late_interaction(
+    run_step: Run, small_corpus: Path, made_questions: Path, retriever: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     winners = {}
-    for corpus in (small_corpus, made_questions):
+    for corpus, enough in ((small_corpus, 6), (made_questions, 1), (small_corpus, 7)):  # it has 6
+        monkeypatch.setattr("stillhouse.search.hybrid.FEWEST_TO_FIT", enough)
         dense = {"corpus": corpus, "retriever": retriever}
         index = run_step("index", dense, f"{corpus.name} index", precision="fp32")["index"]
         lexical = run_step("bm25", {"corpus": corpus}, f"{corpus.name} bm25", negatives_depth=5)["bm25"]
         inputs = {"corpus": corpus, "bm25": lexical, "candidates/start": retriever, "indexes/start": index}
-        made = run_step("select-best", inputs, f"{corpus.name} best", standard_errors=99.0)["hybrid"]
-        winners[corpus.name] = read_manifest(made).facts["winner"]
-    assert winners == {small_corpus.name: "start", "made": "start + BM25 + late interaction"}
+        made = run_step("select-best", inputs, f"{corpus.name} best {enough}", standard_errors=99.0)["hybrid"]
+        winners[enough] = read_manifest(made).facts["winner"]
+    late = "start + BM25 + late interaction"
+    assert winners == {6: "start", 1: late, 7: late}
 
 
 @pytest.fixture
@@ -219,8 +221,14 @@ def contenders(run_step: Run, small_corpus: Path, dense: dict[str, Path], tiny_m
 
 @pytest.mark.parametrize("metric", ["log_likelihood", "rr10"])
 def test_the_winner_is_a_retriever_with_its_index_and_its_weights(
-    run_step: Run, small_corpus: Path, contenders: dict[str, Path], bm25: Path, metric: str
+    run_step: Run,
+    small_corpus: Path,
+    contenders: dict[str, Path],
+    bm25: Path,
+    metric: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("stillhouse.search.hybrid.FEWEST_TO_FIT", 6)
     inputs = {"corpus": small_corpus, "bm25": bm25, **contenders}
     made = run_step("select-best", inputs, precision="fp32", metric_for_best_model=metric)
     facts = read_manifest(made["retriever"]).facts

@@ -23,7 +23,7 @@ from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_forecast import forecast, scale_of_look
 from stillhouse.pipeline.start_model import counted
 from stillhouse.pipeline.step_times import steps_of
-from stillhouse.pipeline.training_amount import LONGER, NEAR, fit_into, usual
+from stillhouse.pipeline.training_amount import LONGER, NEAR, described, fit_into, usual
 
 LABELLED = load_recipe(find_recipe("labelled"))
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
@@ -128,6 +128,8 @@ def test_without_hours_only_more_questions_make_a_run_longer() -> None:
     assert many["ingest"]["max_train_queries"] == pytest.approx(20 * many["retriever_1"]["max_steps"], rel=0.01)
     slow = dataclasses.replace(few(100_000), passages=1_000_000)
     assert usual(LABELLED, slow) == {}, "the recipe alone takes longer"
+    run = with_sections(LABELLED, usual(LABELLED, few(2_400)))
+    assert len(described(run, few(2_400))) == 1 and len(described(LABELLED, few(2_400))) == 2, "some are left out"
 
 
 @pytest.mark.parametrize("name", ["unlabelled", "simlm", "micro"])

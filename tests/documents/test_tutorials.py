@@ -55,7 +55,7 @@ def test_own_questions_become_train_and_dev_questions(terminal: Terminal, tmp_pa
     write_articles(tmp_path / "path/to/articles")
     terminal.type_all(section("docs/tutorials/own-questions.md", "You have labelled questions"))
     assert len(Corpus.open(Path("artifacts/ingest/corpus")).queries_of("train")) > 20
-    terminal.type_all(section("docs/tutorials/own-questions.md", "You have none, and half an hour"))
+    terminal.type_all(section("docs/tutorials/own-questions.md", "You have no questions but can spare half an hour"))
     assert yaml.safe_load(Path("params.yaml").read_text())["ingest"]["dev_queries"] == "../questions"
 
 
@@ -122,5 +122,6 @@ def test_a_service_answers_and_follows_releases(
     names: dict[str, Any] = {}
     exec(compile(*blocks("docs/tutorials/serve-and-publish.md", "python"), "the page", "exec"), names)
     assert names["vectors"].shape[0] == 1
+    terminal.type_all(section("docs/tutorials/serve-and-publish.md", "Publish to a vector store"))
     terminal.type_all(section("docs/tutorials/serve-and-publish.md", "Follow the releases"))
     assert served.started[-1] == [f"git+{released.address}"]

@@ -83,6 +83,9 @@ def test_the_first_commands_of_readme_need_the_wheel_alone(bin: Path, tmp_path: 
     run(*trained, cwd=work)
     hits = json.loads(run(*search[:2], "--json", *search[2:], cwd=work))["hits"]
     assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1)) and len(hits) > 2
+    line = re.compile(r" 1\. .+  \[-?\d+\.\d{4}\]  \S+#\d+")  # as README shows it
+    printed, shown = run(*search, cwd=work), (ROOT / "README.md").read_text()
+    assert line.fullmatch(printed.splitlines()[0]) and any(map(line.fullmatch, shown.splitlines()))
     port = free_port()
     with subprocess.Popen([*serve, "--port", str(port)], cwd=work, env=environment(work)) as service:
         try:

@@ -239,7 +239,7 @@ def test_wrong_credentials_and_addresses_are_refused_in_a_sentence(
     nobody = "127.0.0.1:1"
     for place in (f"postgresql://{nobody}/x", f"qdrant:http://{nobody}"):
         assert "check the address, and that the store runs" in refusal(capsys, *publish_to, place)
-    assert "is no store's address" in refusal(capsys, *publish_to, "mysql://localhost/x")
+    assert "is not a store address" in refusal(capsys, *publish_to, "mysql://localhost/x")
     assert "small letters" in refusal(capsys, *publish_to, "lancedb:x#A b")
     monkeypatch.setitem(sys.modules, "lancedb", None)
     monkeypatch.delitem(sys.modules, "stillhouse.serving.stores.lance", raising=False)

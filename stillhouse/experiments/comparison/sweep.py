@@ -121,7 +121,7 @@ class Sweep:
         names = [row.name for row in self.variants]
         if not self.baseline:
             object.__setattr__(self, "baseline", NONE if NONE in names else names[0])
-        refuse_unknown(self.baseline, names, "the baseline is no variant:")
+        refuse_unknown(self.baseline, names, "the baseline is not a variant:")
 
     def plain(self) -> dict[str, Any]:
         """The content of a file that describes the same sweep."""

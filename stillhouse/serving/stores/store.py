@@ -32,7 +32,7 @@ STORES = {
 }
 """The scheme of each store's address: its module here with its class, and the extra that it needs."""
 REMEDIES = (
-    (r"extension .vector", "install pgvector on the server, such as Debian's package postgresql-16-pgvector"),
+    (r"extension .vector", "install pgvector on the server (package postgresql-NN-pgvector of apt.postgresql.org)"),
     (
         r"no space left|disk.{0,3}full|could not (extend|write)|enospc",
         "its disk is full: free some space there and run the command again",
@@ -107,7 +107,7 @@ def open_store(address: str) -> Store:
     name = name or "stillhouse"
     if scheme not in STORES or not rest:
         raise InputError(
-            f"{redact(address)!r} is no store's address; give postgresql://HOST/DATABASE, qdrant:URL, qdrant:FOLDER, "
+            f"{redact(address)!r} is not a store address; give postgresql://HOST/DATABASE, qdrant:URL, qdrant:FOLDER, "
             "lancedb:FOLDER or, to publish, opensearch:FILE"
         )
     if not NAME.fullmatch(name):

@@ -10,6 +10,7 @@ from typing import Any
 import mmdr
 from mkdocs.structure.files import File, Files
 
+from stillhouse.cli import COMMANDS
 from stillhouse.pipeline.step_command import describe, own_first
 from stillhouse.pipeline.steps.registry import steps
 from stillhouse.pipeline.steps.spec import Step
@@ -38,7 +39,13 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Draws diagrams, and points links to where the site has a page, or else to the repository."""
+    """Lists the commands, draws diagrams, and points links to where the site has a page, or else to the repository."""
+    if page.file.src_uri == "reference/commands.md":
+        helped = {name: text for name, (text, _) in COMMANDS.items()} | {
+            f"[{name}](settings/{name}-step.md)": step.help for name, step in steps().items()
+        }
+        rows = [f"| {name} | {text} |" for name, text in helped.items()]
+        markdown = "\n".join([markdown, "| command | what it does |", "|---|---|", *rows])
     place = page.file.src_uri if page.file.src_uri.startswith("benchmarks/") else f"docs/{page.file.src_uri}"
     folder, here = Path(place).parent, Path(page.file.src_uri).parent
 

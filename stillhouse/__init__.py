@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stillhouse.pipeline.api.results import StepResult as StepResult
     from stillhouse.search.searcher import Hit as Hit
     from stillhouse.search.searcher import Searcher as Searcher
+    from stillhouse.serving.stores.searcher import StoreSearcher as StoreSearcher
 
 __version__ = "0.2.0"
 
@@ -40,6 +41,7 @@ _NAMES = {
     "stillhouse.models.cross_encoder": ("CrossEncoder",),
     "stillhouse.models.encoder": ("BiEncoder",),
     "stillhouse.search.searcher": ("Hit", "Searcher"),
+    "stillhouse.serving.stores.searcher": ("StoreSearcher",),
 }
 """The public names of each module; steps are public too. The imports above repeat the classes for type checkers."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

@@ -29,7 +29,7 @@ from stillhouse.models.acceleration.processes import add_gradients, add_up, agre
 from stillhouse.models.acceleration.replaced import bf16_residuals, fast_linear_layers
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.checkpoint import Checkpoint, trained_state
-from stillhouse.training.measurements import interval_of, interval_of_batches
+from stillhouse.training.intervals import interval_of, interval_of_batches
 from stillhouse.training.settings import TrainingConfig
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0

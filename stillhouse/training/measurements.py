@@ -1,5 +1,4 @@
-"""How often training is measured and on how many held-out queries, a function of counts, never of a clock; and how
-certain the figures are.
+"""How often training is measured and on how many held-out queries: a function of counts, never of a clock.
 
 Held-out queries (passages in pre-training) are read without a backward pass, so a text that is trained on costs about
 as much as three that are only read. All measurements together read at most a given share of what training reads.
@@ -7,14 +6,8 @@ as much as three that are only read. All measurements together read at most a gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
-import pandas as pd
-
-from stillhouse.evaluation.samples import Samples
-from stillhouse.evaluation.significance import bootstrap_intervals
 
 READS_OF_TRAINING = 3
 """How many texts can be read in the time of training on one: a backward pass takes as long as two forward passes."""
@@ -78,29 +71,3 @@ def within(
         if (found := fit(every)) >= enough:
             return Measurements(every, found)
     return Measurements(steps, max(1, fit(steps)))
-
-
-def interval_of(values: pd.Series) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean of a measure, from its values for each question."""
-    samples = Samples()
-    low_V, high_V = bootstrap_intervals(values.to_numpy()[:, None], samples.bootstrap_samples, samples.seed)
-    return float(low_V[0]), float(high_V[0])
-
-
-def interval_of_batches(batches: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """The 95 % interval of a mean loss, from the size and the mean loss of each of at least two batches.
-
-    A loss with negatives from its batch has no value for one example, and there are few batches: Student's t allows for
-    both.
-
-    >>> [round(bound, 3) for bound in interval_of_batches([(2, 1.0), (2, 3.0)])]
-    [-10.706, 14.706]
-    """
-    from scipy.special import stdtrit
-
-    count_N, loss_N = np.array(batches, dtype=np.float64).T
-    share_N, degrees = count_N / count_N.sum(), len(batches) - 1
-    mean = float(share_N @ loss_N)
-    error = float(np.sqrt(((share_N * (loss_N - mean)) ** 2).sum() * len(batches) / degrees))
-    width = float(stdtrit(degrees, 0.975)) * error
-    return mean - width, mean + width

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from documented_commands import PAGES, ROOT
 
+from stillhouse.cli import COMMANDS
 from stillhouse.pipeline.steps.registry import steps
 
 
@@ -34,6 +35,8 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 def test_diagrams_are_drawn_and_settings_listed(site: Path) -> None:
     architecture = (site / "architecture/index.html").read_text(encoding="utf-8")
     assert "<svg" in architecture.split('class="diagram"')[1] and "flowchart TD" not in architecture
+    commands = (site / "reference/commands/index.html").read_text(encoding="utf-8")
+    assert all(f"<td>{name}</td>" in commands for name in COMMANDS)
     for name, step in steps().items():
         page = (site / f"reference/settings/{name}-step/index.html").read_text(encoding="utf-8")
         assert all(f"<code>{field}</code>" in page for field in step.config.__dataclass_fields__), name

@@ -15,8 +15,9 @@ from torch import nn
 
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow, Watch
+from stillhouse.training.intervals import interval_of, interval_of_batches
 from stillhouse.training.loop import train
-from stillhouse.training.measurements import interval_of, interval_of_batches, within
+from stillhouse.training.measurements import within
 from stillhouse.training.settings import TrainingConfig
 
 

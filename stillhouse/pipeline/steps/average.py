@@ -44,7 +44,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.averaging import averaged, rank_averages, refuse_unlike
     from stillhouse.training.dev_ranking import DevCandidates, sample, signal
     from stillhouse.training.groups import GroupSampler
-    from stillhouse.training.measurements import interval_of
+    from stillhouse.training.intervals import interval_of
     from stillhouse.training.negatives import Negatives
 
     # A start that was saved with its language-model head lacks BERT's pooler, which is initialised at random.

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
             continue
         folder = arguments.folder.resolve() / cell.name
         prepare(cell, arguments.data.resolve(), folder)
-        if not own:
+        if not own or not (folder / "seconds").is_file():
             own = run_ours(cell, folder) | {"machine": machine("torch", "transformers")}
             keep(kept, found, cell, own)
         own["ranks"] |= run_peer(cell, folder, own["seconds"])

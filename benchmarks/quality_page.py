@@ -22,9 +22,8 @@ IN_SHORT = {"bm25": "BM25", "start": "base model", "start + bm25": "base model w
 }
 """The columns of the table in short, which README and docs/evaluate.md show too."""
 WITHOUT_LABELS = (
-    f" Without labels there is no {PEER}, whose recipe needs labelled pairs, no retriever_1, because the recipe "
-    "`unlabelled` trains once (distilled, on queries made from the corpus), and no teacher, because BM25 finds the "
-    "sentences of such queries too easily."
+    f" Without labels, {PEER} trains on the questions that the run made. There is no retriever_1 and no teacher, "
+    "because these recipes train once (distilled) and without one."
 )
 """What the page says if it has a cell without labels."""
 COMPARED = (

@@ -83,7 +83,9 @@ def bottleneck(passage: str, vector_D: np.ndarray) -> None:
 def release(parts: dict[str, Path]) -> None:
     """What git and DVC hold of a release, with the digests and sizes of these folders."""
     digest = {name: hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest() for name, path in parts.items()}
-    size = {name: sum(file.stat().st_size for file in path.rglob("*.*")) for name, path in parts.items()}
+    size = {
+        name: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for name, path in parts.items()
+    }
     figure, axes = plt.subplots(figsize=(7, 2.3))
     axes.set(xlim=(0, 100), ylim=(0, 40))
     axes.axis("off")

@@ -31,7 +31,7 @@ LONGER = 2.0
 """How many times their epochs trainings may take if --hours leaves time for it; dev keeps the best step."""
 MORE = (
     "with more --hours it uses more questions: 2,000 instead of 300 added 0.018 to the winner's RR@10 on MedQuAD and "
-    "nothing on SQuAD (docs/findings.md)"
+    "nothing on SQuAD"
 )
 FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
@@ -176,4 +176,4 @@ def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
     ]
     of = f"all {number}" if used == there else f"{used:,} of {number}"
     lines = [f"training uses {of} questions; steps: {', '.join(steps)}"]
-    return lines + [MORE] * (used < there and amounts.grows)
+    return lines + [MORE] * (used < there and amounts.grows and amounts.seconds(1.0) < math.inf)

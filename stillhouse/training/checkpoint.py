@@ -77,7 +77,9 @@ class Checkpoint:
             "model": trained_state(self.model),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "rows": [list(vars(row).values()) for row in rows],
+            "rows": [
+                [row.step, row.train_loss, row.heldout_loss, dict(row.signals), dict(row.intervals)] for row in rows
+            ],
             "best": best,
             "losses": losses,
             "step": step,

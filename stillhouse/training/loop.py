@@ -85,8 +85,9 @@ def train(
         with doing("measuring the signals"), torch.no_grad(), autocast(config.precision, device):
             values = watch.measure()
         model.train()
-        intervals = {HELDOUT_LOSS: interval_of_batches(batches)} if len(batches) > 1 else {}
-        intervals |= {name: interval_of(value) for name, value in values.items() if isinstance(value, pd.Series)}
+        intervals = {name: interval_of(value) for name, value in values.items() if isinstance(value, pd.Series)}
+        if bounds := interval_of_batches(batches):
+            intervals[HELDOUT_LOSS] = bounds
         signals = {name: float(np.mean(value)) for name, value in values.items()}
         train_loss = sum(train_losses) / len(train_losses) if train_losses else heldout
         return agreed(CurveRow(step, train_loss, heldout, signals, intervals))

@@ -12,7 +12,6 @@ NOT_RUN: dict[str, tuple[str, str]] = {
     "make ": ("installs, builds images as root, runs all tests, or takes hours", f"{ITSELF}: `make --dry-run`; CI"),
     "VARIANT=cpu IMAGES=gpu make ": ("builds an image as root", f"{ITSELF}: `make --dry-run`, its variables"),
     "pip install ": ("needs a network", f"{ITSELF}: the extra or package is in pyproject.toml"),
-    "uv pip install ": ("needs a network", f"{ITSELF}: the same package with pip"),
     "python tests/": ("takes hours", "tests/test_mutants.py: with fewer changes"),
     "coverage run ": ("is a test itself", "every run of the tests"),
     "pytest ": ("is a test itself", "every run of the tests"),

@@ -138,7 +138,9 @@ def test_what_a_recipe_adds_joins_what_it_reads_and_a_training_begins_a_stage() 
         },
         "more": {"step": "ingest"},
     }
-    found = {stage.name: [step.name for step in stage.steps] for stage in stages_of(graph_of({"stages": stages}))}
+    steps = graph_of({"stages": stages})
+    found = {stage.name: [step.name for step in stage.steps] for stage in stages_of(steps)}
+    assert [step.name for step in steps] == [name for names in found.values() for name in names]
     assert found["round_2"] == ["round_2", "round_2_index", "round_2_run"]
     assert "own_hybrid" in found["retriever_1"] and "more" in found["corpus"]
     assert list(found).index("distillation") < list(found).index("round_2") < list(found).index("evaluation")

@@ -125,7 +125,7 @@ def test_every_retriever_of_a_run_has_a_card(
     start = run_step("fetch-model", {}, model=str(base), passage_length=32, query_length=16)["encoder"]
     lexical = run_step("bm25", corpus)
     given = corpus | {"encoder": start, "negatives": lexical["negatives"]}
-    settings = {"max_steps": 2, "batch_size": 4, "eval_steps": 2, "metric_for_best_model": "rr10"}
+    settings = {"max_steps": 2, "batch_size": 1, "eval_steps": 2, "metric_for_best_model": "rr10"}
     trained = run_step("train-retriever", given, negatives_per_query=1, **settings)
     ends = corpus | {"start": start, "trained": trained["retriever"], "negatives": lexical["negatives"]}
     averaged = run_step("average", ends)["retriever"]

@@ -64,13 +64,14 @@ def test_a_training_makes_exactly_the_counted_measurements(tmp_path: Path, steps
 
 
 def test_intervals_hold_the_true_mean_as_often_as_they_say() -> None:
-    """Of few batches with a shorter last one, and of a measure that is often 0 or 1."""
+    """Of few batches with a shorter last one, and of a measure that is often 0 or 1; of fewer batches there is none."""
+    assert interval_of_batches([(8, 1.0), (8, 2.0), (8, 3.0), (7, 1.0)]) is None
     rng, held = np.random.default_rng(5), {"batches": 0, "questions": 0}
     for _ in range(400):
         batches = [(size, float(rng.gamma(4, 0.5, size).mean())) for size in (8, 8, 8, 8, 5)]
         values = pd.Series(rng.choice([0.0, 0.5, 1.0], 60, p=[0.2, 0.3, 0.5]))
         for name, (low, high), mean in (
-            ("batches", interval_of_batches(batches), 2.0),
+            ("batches", interval_of_batches(batches) or (9.0, 0.0), 2.0),
             ("questions", interval_of(values), 0.65),
         ):
             held[name] += low <= mean <= high
@@ -85,7 +86,7 @@ def test_the_interval_of_equal_batches_is_that_of_scipy() -> None:
 
 def test_a_training_keeps_the_intervals_of_what_it_measures(tmp_path: Path) -> None:
     """Also after a kill; a single batch has none."""
-    model, counts = nn.Linear(1, 1), [1, 2, 2]
+    model, counts = nn.Linear(1, 1), [1, 2, 2, 2, 2]
     ranks = pd.Series([1.0, 0.5, 0.0], index=["a", "b", "c"])
 
     def loss(step: int) -> torch.Tensor:
@@ -108,9 +109,9 @@ def test_a_training_keeps_the_intervals_of_what_it_measures(tmp_path: Path) -> N
         rows_of.append(True)
         rows = run()
     for row in rows:
-        assert row.heldout_loss == pytest.approx(2.8) and row.signals == {"dev_RR@10": 0.5, "other": 2}
+        assert row.heldout_loss == pytest.approx(26 / 9) and row.signals == {"dev_RR@10": 0.5, "other": 2}
         assert row.intervals == {
-            "heldout_loss": interval_of_batches([(1, 2.0), (2, 3.0), (2, 3.0)]),
+            "heldout_loss": interval_of_batches([(1, 2.0), *4 * [(2, 3.0)]]),
             "dev_RR@10": interval_of(ranks),
         }
     counts[:] = [5]

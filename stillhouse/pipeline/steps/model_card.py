@@ -125,7 +125,8 @@ def _measured(step: str, report: Report) -> tuple[str, Figures]:
         return f"{report.facts['queries']:,} dev questions{', made from the passages' * report.facts['synthetic']}", of
     bounds = report.facts.get("intervals", {})
     labels = {HELDOUT_LOSS: "loss"} | {DEV + measure: measure for measure in RANKINGS.values()}
-    asked, among = "held-out examples", "all passages" if step == "train-query-encoder" else "its best hard negatives"
+    among = "all passages" if step == "train-query-encoder" else "its best hard negatives"
+    asked = f"held-out examples, which also chose {'alpha' if step == 'average' else 'the step'}"
     if any(name.startswith(DEV) for name in bounds):
         asked += f" (a dev question's answers are ranked among {among})"
     found = {

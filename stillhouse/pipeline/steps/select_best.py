@@ -134,7 +134,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             contenders[contender.name] = contender
     winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
     encoder = BiEncoder.load(retrievers[winner.retriever])
-    if config.fusion == "auto" and (state_width(encoder) if can_fit(judged) else compares_unfitted(encoder)):
+    if config.fusion == "auto" and (state_width(encoder) if judged.labelled else compares_unfitted(encoder)):
         name, index = winner.retriever, hybrids[winner.retriever].index
         write_tokens(tokens, encoder, corpus, context, config)
         late = LateInteraction(tokens, TokenReader(encoder, context, config))
@@ -146,8 +146,12 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
             contender = Contender(name, found.fusion, found.reciprocal_ranks["hybrid"], likely_Q)
             contenders[contender.name] = contender
-            # Neither made nor a few labelled questions show what late interaction gains (benchmarks/no_labels.md).
-            pair = [winner, contender] if can_fit(judged) else [contender]
+            # Neither made nor a few labelled questions show what late interaction adds to a fusion with BM25
+            # (benchmarks/no_labels.md).
+            joins = not judged.labelled or (
+                winner.fusion is not alone and compares_unfitted(encoder) and not can_fit(judged)
+            )
+            pair = [contender] if joins else [winner, contender]
             winner = choose_winner(pair, config.metric_for_best_model, config.standard_errors)
         if not winner.fusion.late:
             del late, both  # a network file system keeps mapped files

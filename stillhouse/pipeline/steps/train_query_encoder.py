@@ -66,6 +66,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         f"{said}; {describe(found.rows, found.metric_in_curves)}",
         metrics=metrics_of(found.rows, found.metric_in_curves) | {"gain": gain.difference},
         facts={
+            "distilled": teacher is not None,
             "intervals": intervals_of(found.rows, found.metric_in_curves),
             "start": dict(found.start),
             "end": dict(found.end),

@@ -79,10 +79,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     rows = fit_retriever(encoder, corpus, negatives, teacher, config, *drawn, context, loss)
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
-    summary = describe(rows, metric_in_curves(config))
+    metric = metric_in_curves(config)
+    summary = describe(rows, metric)
     if weak:
         summary += "; without its teacher, which does not beat its student"
-    metric = metric_in_curves(config)
     facts = {"distilled": distilled, "intervals": intervals_of(rows, metric)}
     return Report(summary, metrics=metrics_of(rows, metric), facts=facts)
 

@@ -65,7 +65,7 @@ def test_a_training_exports_its_metrics(tmp_path: Path, exporter: Exporter) -> N
 
     watch = Watch(measure=lambda: {"mrr": 0.25})
     context = Context(tmp_path, "cpu", quiet=True, monitor=exporter)
-    rows = train(model, batch_loss, lambda: float(model.loss(-1)), 4, CONFIG, context, watch)
+    rows = train(model, batch_loss, lambda: [(8, model.loss(-1))], 4, CONFIG, context, watch)
     first = Line()
     first.loss(0).backward()
     norm = math.sqrt(sum(float((parameter.grad**2).sum()) for parameter in first.parameters()))
@@ -88,7 +88,7 @@ def test_a_nan_loss_is_exported_before_the_training_ends(tmp_path: Path, exporte
         train(
             model,
             lambda step: model.loss(step) * (math.nan if step == 2 else 1.0),
-            lambda: float(model.loss(-1)),
+            lambda: [(8, model.loss(-1))],
             4,
             CONFIG,
             Context(tmp_path, "cpu", quiet=True, monitor=exporter),

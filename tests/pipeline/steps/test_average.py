@@ -125,7 +125,9 @@ def test_the_share_that_ranks_dev_queries_best_is_taken(run_step: Run, made: dic
     np.testing.assert_allclose(choices[["RR@10", "nDCG@10"]], slow, atol=1e-5)
     column = "RR@10" if metric == "rr10" else "nDCG@10"
     best = choices.sort_values([column, "alpha"])["alpha"].iloc[-1]
-    assert read_manifest(found["retriever"]).facts == {"alpha": best}
+    facts, figures = read_manifest(found["retriever"]).facts, choices.set_index("alpha").loc[best]
+    assert facts["alpha"] == best
+    assert all(facts["intervals"][f"dev_{name}"][0] <= figures[name] <= 1 for name in figures.index)
 
 
 def changed(folder: Path, into: Path, **settings: Any) -> Path:

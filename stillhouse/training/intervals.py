@@ -17,26 +17,25 @@ def interval_of(values: pd.Series) -> tuple[float, float]:
     return float(low_V[0]), float(high_V[0])
 
 
-FULL_BATCHES = 4
-"""With fewer, an interval is so wide that it says nothing, and a short last batch makes it wrong."""
+FEWEST_BATCHES = 3
+"""With two, an interval is so wide that it says nothing."""
 
 
 def interval_of_batches(batches: Sequence[tuple[int, float]]) -> tuple[float, float] | None:
-    """The 95 % interval of a mean loss, from the size and the mean loss of each batch; None for a few batches.
+    """The 95 % interval of a mean loss, from the size and the mean loss of each batch; None for one or two batches.
 
-    A loss with negatives from its batch has no value for one example, and there are few batches: Student's t allows for
-    both.
+    A loss with negatives from its batch has no value for one example, so batches are the sample. They are few: the
+    width is Student's t. The variance of a batch's mean is taken to be inverse to its size; the last may be short.
 
-    >>> [round(bound, 3) for bound in interval_of_batches([(2, 1.0), (2, 3.0), (2, 2.0), (2, 2.0)])]
-    [0.701, 3.299]
+    >>> [round(bound, 3) for bound in interval_of_batches([(2, 1.0), (2, 3.0), (2, 2.0)])]
+    [-0.484, 4.484]
     """
     from scipy.special import stdtrit
 
-    count_N, loss_N = np.array(batches, dtype=np.float64).T
-    if count_N.sum() < FULL_BATCHES * count_N.max():
+    if len(batches) < FEWEST_BATCHES:
         return None
-    share_N, degrees = count_N / count_N.sum(), len(batches) - 1
-    mean = float(share_N @ loss_N)
-    error = float(np.sqrt(((share_N * (loss_N - mean)) ** 2).sum() * len(batches) / degrees))
-    width = float(stdtrit(degrees, 0.975)) * error
+    count_N, loss_N = np.array(batches, dtype=np.float64).T
+    mean, degrees = float(np.average(loss_N, weights=count_N)), len(batches) - 1
+    error = np.sqrt((count_N * (loss_N - mean) ** 2).sum() / degrees / count_N.sum())
+    width = float(stdtrit(degrees, 0.975) * error)
     return mean - width, mean + width

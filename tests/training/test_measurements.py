@@ -64,18 +64,18 @@ def test_a_training_makes_exactly_the_counted_measurements(tmp_path: Path, steps
 
 
 def test_intervals_hold_the_true_mean_as_often_as_they_say() -> None:
-    """Of few batches with a shorter last one, and of a measure that is often 0 or 1; of fewer batches there is none."""
-    assert interval_of_batches([(8, 1.0), (8, 2.0), (8, 3.0), (7, 1.0)]) is None
+    """Of few batches with a shorter last one, and of a measure that is often 0 or 1; of two batches there is none."""
+    assert interval_of_batches([(8, 1.0), (8, 2.0)]) is None
     rng, held = np.random.default_rng(5), {"batches": 0, "questions": 0}
     for _ in range(400):
-        batches = [(size, float(rng.gamma(4, 0.5, size).mean())) for size in (8, 8, 8, 8, 5)]
+        batches = [(size, float(rng.gamma(4, 0.5, size).mean())) for size in (8, 8, 8, 1)]
         values = pd.Series(rng.choice([0.0, 0.5, 1.0], 60, p=[0.2, 0.3, 0.5]))
         for name, (low, high), mean in (
             ("batches", interval_of_batches(batches) or (9.0, 0.0), 2.0),
             ("questions", interval_of(values), 0.65),
         ):
             held[name] += low <= mean <= high
-    assert 0.92 <= held["batches"] / 400 <= 0.985 and 0.92 <= held["questions"] / 400 <= 0.975, held
+    assert all(0.92 <= count / 400 <= 0.985 for count in held.values()), held
 
 
 def test_the_interval_of_equal_batches_is_that_of_scipy() -> None:

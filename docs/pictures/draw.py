@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import textwrap
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import stillhouse
+from stillhouse.core.artifacts import digest_file
 
 HERE = Path(__file__).parent
 QUESTION = "What makes the air blow from the ocean toward Asia in summer and back again in winter?"
@@ -82,7 +82,7 @@ def bottleneck(passage: str, vector_D: np.ndarray) -> None:
 
 def release(parts: dict[str, Path]) -> None:
     """What git and DVC hold of a release, with the digests and sizes of these folders."""
-    digest = {name: hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest() for name, path in parts.items()}
+    digest = {name: digest_file(path / "manifest.json") for name, path in parts.items()}
     size = {
         name: sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) for name, path in parts.items()
     }

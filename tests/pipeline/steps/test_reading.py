@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from indexed_corpora import write_corpus
 
-from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.context import Context
-from stillhouse.corpus.store import Corpus, write_tables
+from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.search.bm25 import BM25
@@ -28,20 +29,14 @@ def test_a_few_labelled_queries_do_not_hide_that_a_model_reads_nothing(
     rng, count = np.random.default_rng(3), labelled + made
     words = ["".join(rng.choice(list("abcdefghijkl"), 6)) for _ in range(PASSAGES)]
     texts = [f"the {words[n]} {words[n - 1]} sings in the tree" for n in range(PASSAGES)]
-    passages = {"passage_id": [f"p{n}" for n in range(PASSAGES)], "text": texts, "title": [""] * PASSAGES}
-    passages |= {"article_id": [f"a{n}" for n in range(PASSAGES)], "section": [""] * PASSAGES}
-    split = {"split": ["train"] * count}
-    queries = {
-        "query_id": [f"q{n}" for n in range(count)],
-        "text": [f"{words[n]} {words[n - 1]}" for n in range(count)],
-    }
-    queries |= split | {"origin": ["source"] * labelled + ["ict"] * made, "taken_from": [""] * count}
-    qrels = {"query_id": queries["query_id"], "passage_id": passages["passage_id"][:count], "relevance": [1] * count}
-    with whole_folder(tmp_path / "corpus") as staging:
-        passages |= {"position": [0] * PASSAGES}
-        write_tables(staging, {"passages": passages, "queries": queries, "qrels": qrels | split})
-        write_manifest(staging, "ingest", {}, {}, {"passages": PASSAGES})
-    folders = {"corpus": tmp_path / "corpus", "retriever": tiny_model}
+    ids = [f"p{n}" for n in range(PASSAGES)]
+    passages = pd.DataFrame({"passage_id": ids, "article_id": ids, "text": texts})
+    passages = passages.assign(title="", section="", position=0)
+    queries = pd.DataFrame({"query_id": ids[:count], "text": [f"{words[n]} {words[n - 1]}" for n in range(count)]})
+    queries = queries.assign(split="train", origin=["source"] * labelled + ["ict"] * made, taken_from="")
+    qrels = pd.DataFrame({"query_id": ids[:count], "passage_id": ids[:count]}).assign(relevance=1, split="train")
+    tables = {"passages": passages, "queries": queries, "qrels": qrels}
+    folders = {"corpus": write_corpus(tmp_path / "corpus", tables), "retriever": tiny_model}
     corpus = Corpus.open(folders["corpus"])
     index = open_index(run_step("index", folders)["index"], corpus)
     encoder, context = BiEncoder.load(tiny_model), Context(tmp_path, "cpu", quiet=True)

@@ -24,7 +24,7 @@ from benchmarks.machine import machine
 from benchmarks.objectives import random_encoder
 from benchmarks.page import write_page
 from benchmarks.quality_cells import rows, write
-from benchmarks.quality_run import MEASURE, ranks_of
+from benchmarks.quality_run import MEASURE, values_of
 from benchmarks.run_steps import step, step_once
 from stillhouse.core.artifacts import whole_folder
 from stillhouse.corpus.store import Corpus
@@ -199,4 +199,4 @@ def ranks_in(place: Path) -> dict[str, list[float]]:
     artifacts = place / "artifacts"
     runs = {name: artifacts / step / "run" for name, step in SYSTEMS.items()}
     runs = {name: run for name, run in runs.items() if (run / "manifest.json").is_file()}
-    return ranks_of(Corpus.open(artifacts / "ingest" / "corpus"), runs) if runs else {}
+    return values_of(Corpus.open(artifacts / "ingest" / "corpus"), runs)[MEASURE] if runs else {}

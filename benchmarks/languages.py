@@ -12,10 +12,10 @@ import re
 import shutil
 from pathlib import Path
 
-from ir_measures import RR
+import numpy as np
 
 from benchmarks.command import command
-from benchmarks.no_labels import per_question
+from benchmarks.quality_run import MEASURE, values_of
 from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.samples import Samples
@@ -56,10 +56,9 @@ def _measured(code: str, data: Path, work: Path, model: object) -> list[str]:
     )
     dense = index(corpus, model, work / "index")
     fused = hybrid(corpus, model, dense, stemmed, work / "hybrid")
-    runs = [plain.run, stemmed.run, retrieve(corpus, model, dense, work / "dense")]
-    runs.append(retrieve(corpus, model, dense, work / "both", hybrid=fused))
-    opened = Corpus.open(corpus)
-    values = [per_question(opened, run, [RR @ 10])[:, 0] for run in runs]
+    runs = {"plain": plain.run, "stemmed": stemmed.run, "dense": retrieve(corpus, model, dense, work / "dense")}
+    runs["both"] = retrieve(corpus, model, dense, work / "both", hybrid=fused)
+    values = [np.array(of) for of in values_of(Corpus.open(corpus), runs)[MEASURE].values()]
     cells = [f"{of.mean():.3f}" for of in values]
     gain = compare((values[1] - values[0])[:, None], Samples())[0]
     cells[1] += (

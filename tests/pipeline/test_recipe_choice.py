@@ -64,9 +64,13 @@ def test_a_language_model_that_is_here_writes_english_questions(
     assert ("generated" in ingest.inputs) == written and (recipe["ingest"]["queries"] == "pairs") == (not written)
 
 
-def test_without_training_questions_the_corpus_makes_them(here: Path) -> None:
-    recipe = made(str(beir(here / "corpus", 100, ("test",))))
+@pytest.mark.parametrize("splits", [("test",), ("dev", "test")])
+def test_without_training_questions_the_corpus_makes_them(
+    splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = made(str(beir(here / "corpus", 100, splits)))
     assert recipe["ingest"]["queries"] == "pairs" and recipe["fetch_model"]["passage_length"] == 128
+    assert ("stillhouse label " in capsys.readouterr().out) == ("dev" not in splits)
 
 
 def test_the_sample_gets_the_recipe_of_labelled_questions(here: Path) -> None:

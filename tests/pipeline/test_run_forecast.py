@@ -78,6 +78,13 @@ def test_forecast_queries_equal_those_of_ingest(
     assert scale.queries == read_manifest(made).facts["queries"]
 
 
+def test_a_forecast_counts_the_questions_that_are_asked_for() -> None:
+    """By hand: two about each of a thousand passages, less 15 % for dev and 5 % for test."""
+    settings = configs(load_recipe(find_recipe("generated")), "recipe")
+    scale = scale_of_look(settings, FirstLook("beir", 30_000, (150,) * 100, {}, True))
+    assert scale.queries == {"train": 1600, "dev": 300, "test": 100}
+
+
 @pytest.mark.parametrize("share", [0.95, 0.8, 0.7])
 def test_a_run_fits_into_its_hours_by_training_less(share: float) -> None:
     whole = forecast(LABELLED, LARGE)

@@ -66,8 +66,12 @@ def test_a_run_has_a_time_once_corpus_and_model_exist(
     root, recipe = tmp_path / "artifacts", load_recipe(find_recipe("labelled"))
     settings, steps = configs(recipe, "labelled"), graph_of(recipe)
     assert outlook(steps, 30, settings, root) == f"{len(steps)} of 30 steps to do"
+    written = load_recipe(find_recipe("generated"))
     for place, target in (("ingest/corpus", corpus), ("fetch_model/encoder", fetched["encoder"])):
         (root / place).parent.mkdir(parents=True)
         (root / place).symlink_to(target)
     assert scale_of(root / "ingest/corpus", root / "fetch_model/encoder") is not None
     assert outlook(steps, 30, settings, root).startswith(f"{len(steps)} of 30 steps to do: about ")
+    (root / "ingest").rename(root / "passages")  # what the language model asks about, before there are its questions
+    assert outlook(steps, 30, settings, root) == f"{len(steps)} of 30 steps to do"
+    assert ": about " in outlook(graph_of(written), 30, configs(written, "generated"), root)

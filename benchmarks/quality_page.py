@@ -91,7 +91,7 @@ def part(title: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
     lines += [f"{counts}; {minutes:.0f} CPU-minutes per run ({processors}). Winner: {winners}.", ""]
     lines += [f"| system | {MEASURE} / {OTHER} |", "|---|---|"]
     lines += [f"| {name} | {both_means(cells, name)} |" for name in systems(cells)]
-    lines += ["", f"| compared | {OTHER} | {MEASURE} | p | over questions and seeds | each seed |"]
+    lines += ["", f"| compared | {OTHER} | {MEASURE} | p, {MEASURE} | over questions and seeds | each seed |"]
     lines += ["|---|---|---|---|---|---|"]
     for system, baseline in COMPARED:
         both = [cell for cell in cells if {system, baseline} <= set(cell["values"][MEASURE])]

@@ -118,7 +118,8 @@ def set_seed(path: Path, seed: int) -> None:
 
 def runs_of(artifacts: Path) -> dict[str, Path]:
     """Every system that the run searched with, by its name on the page."""
-    folders = (folder for folder in sorted(artifacts.iterdir()) if (folder / "run").is_dir())
+    systems = (folder for folder in sorted(artifacts.iterdir()) if folder.name != "passages_bm25")
+    folders = (folder for folder in systems if (folder / "run").is_dir())
     return {NAMES.get(folder.name, folder.name.removesuffix("_run")): folder / "run" for folder in folders}
 
 

@@ -64,7 +64,7 @@ def test_questions_are_made(terminal: Terminal) -> None:
     with serving() as server:
         terminal.replaced = UP_TO_THE_CORPUS | {"http://localhost:11434/v1": server.address}
         terminal.type_all(section("docs/tutorials/no-questions.md", "Sentences"))
-        terminal.type_all(section("docs/tutorials/no-questions.md", "A language model"))
+        terminal.type_all(section("docs/tutorials/no-questions.md", "A model on a server"))
     for corpus in ("plain/artifacts/ingest/corpus", "corpus"):
         assert len(Corpus.open(Path(corpus)).queries_of("train")) > 0
 

@@ -22,6 +22,12 @@ def has_documents(corpus: Corpus) -> bool:
     return "split" in corpus.facts or "documents" in corpus.facts
 
 
+def documents_of(corpus: Corpus, rows: Sequence[int]) -> list[str]:
+    """The article of each passage, or its own id if it has none."""
+    passages = corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id").to_pylist()
+    return [passage["article_id"] or passage["passage_id"] for passage in passages]
+
+
 def best_of_documents(
     search: Callable[[int], Ranking], documents_of: Callable[[list[int]], Sequence[str]], top: int, most: int
 ) -> Ranking:

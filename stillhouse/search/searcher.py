@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
 from stillhouse.models.settings import InferenceConfig
-from stillhouse.search.documents import Ranking, best_of_documents, has_documents
+from stillhouse.search.documents import Ranking, best_of_documents, documents_of, has_documents
 from stillhouse.search.filtered import FilteredIndex
 from stillhouse.search.vector_index import CutVectors, VectorIndex, cut
 
@@ -240,7 +241,8 @@ class Searcher:
             return ranked(index, hybrid, [question], vectors_QD, depth, self._context)
 
         by_document = self._by_document if documents is None else documents
-        found_QK = best_of_documents(search, self._documents_of, top, len(index)) if by_document else search(top)
+        of = partial(documents_of, self._corpus)
+        found_QK = best_of_documents(search, of, top, len(index)) if by_document else search(top)
         rows_QK, scores_QK = found_QK
         rows = rows_QK[0][rows_QK[0] >= 0]
         found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
@@ -252,10 +254,6 @@ class Searcher:
             document = article or hit.passage_id
             hits.append(DocumentHit(**vars(hit), document_id=document, section=section) if by_document else hit)
         return hits
-
-    def _documents_of(self, rows: Sequence[int]) -> list[str]:
-        passages = self._corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id").to_pylist()
-        return [passage["article_id"] or passage["passage_id"] for passage in passages]
 
 
 @doing("verifying the digests of its inputs")

@@ -7,6 +7,7 @@ Shape suffixes: Q questions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,8 @@ class Config(InferenceConfig):
     )
     share: float = setting(
         0.7,
-        "keep this share of the questions: those with the largest lead of the first passage over the second",
+        "keep this share of the questions: those with the largest lead of the first passage (or document) over the "
+        "second",
         minimum=0,
         maximum=1,
     )
@@ -45,6 +47,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
+    from stillhouse.search.documents import best_of_documents, documents_of, has_documents
     from stillhouse.search.hybrid import HybridIndex, unfitted
     from stillhouse.search.reading import lexical_factor
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
@@ -65,7 +68,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     factor = lexical_factor(encoder, inputs["retriever"], index, bm25, corpus, context, config)
     fusion = unfitted("auto", config.depth, index, factor=factor)
     gpu = searches_on_gpu(index, config.depth, context)
-    rows_Q2, scores_Q2 = HybridIndex(bm25, index).search(fusion, texts, vectors_QD, 2, gpu)
+    search = partial(HybridIndex(bm25, index).search, fusion, texts, vectors_QD, gpu=gpu)
+    by_document = partial(best_of_documents, search, partial(documents_of, corpus), most=len(index))
+    # Another passage of the same document is not a rival.
+    rows_Q2, scores_Q2 = by_document(2) if has_documents(corpus) else search(2)
     chosen = surest(scores_Q2, config.share)
     ids, passages = list(asked), corpus.passage_ids[rows_Q2[chosen, 0]].tolist()
     write_queries(outputs["queries"], {ids[question]: texts[question] for question in chosen.tolist()})
@@ -108,5 +114,5 @@ STEP = Step(
     inputs=(*SEARCHED, BM25_INDEX),
     outputs=(Port("queries", "the questions and their passages, for `ingest` (train_queries)"),),
     run=run,
-    version=3,
+    version=4,
 )

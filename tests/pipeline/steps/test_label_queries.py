@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -27,7 +28,7 @@ WORDS = ("bird", "fish", "tree", "stone", "cloud", "river", "red", "green", "blu
 def source(tmp_path: Path) -> Path:
     """36 passages, twelve questions of which two have a label, one repeats another and one repeats a test question."""
     draw = np.random.default_rng(0).choice
-    texts = [f"the {' '.join(draw(WORDS, 6))} number {n}" for n in range(36)]
+    texts = [f"the {' '.join(draw(WORDS, 24))} number {n}" for n in range(36)]
     asked = [f"where is the {' '.join(draw(WORDS, 3))}" for _ in range(10)]
     asked += [asked[2].upper(), asked[1]]
     return write_beir(tmp_path / "source", texts, asked, train=[0], test=[1])
@@ -47,11 +48,15 @@ def test_questions_without_labels_are_kept_apart(run_step: Run, source: Path, tm
     assert (look.unjudged, dict(look.questions), look.labelled) == (10, {}, False)
 
 
+@pytest.mark.parametrize("pieces", [False, True])
 def test_the_surest_questions_get_the_passage_that_all_scores_put_first(
-    run_step: Run, source: Path, retriever: Path, tmp_path: Path
+    pieces: bool, run_step: Run, source: Path, retriever: Path, tmp_path: Path
 ) -> None:
-    own = {"source": str(source), "queries": "source", "dev_fraction": 0.0}
-    folders = {"corpus": run_step("ingest", {}, **own)["corpus"], "retriever": retriever}
+    """The lead is that over the next document's best piece, if passages are split."""
+    own: dict[str, Any] = {"source": str(source), "queries": "source", "dev_fraction": 0.0}
+    read = {"tokenizer": retriever} if pieces else {}
+    own |= {"split_tokens": 16} if pieces else {}
+    folders = {"corpus": run_step("ingest", read, **own)["corpus"], "retriever": retriever}
     folders |= {"index": run_step("index", folders, precision="fp32")["index"]}
     folders |= {"bm25": run_step("bm25", {"corpus": folders["corpus"]}, negatives_depth=5, language="en")["bm25"]}
     made = run_step("label-queries", folders, share=0.5, precision="fp32")["queries"]
@@ -67,9 +72,14 @@ def test_the_surest_questions_get_the_passage_that_all_scores_put_first(
     lexical_QN = np.stack([index.get_scores(words) for words in bm25s.tokenize(asked, return_ids=False, **options)])
     factor = 3 if misfit(texts, retriever) else 1
     scores_QN = 0.3 * spread * factor * lexical_QN + model.encode(asked) @ passages_ND.T
-    two_Q2 = np.sort(scores_QN)[:, -2:]
+    articles = corpus.passages["article_id"].where(corpus.passages["article_id"] != "", corpus.passages["passage_id"])
+    assert (articles.nunique() < len(texts)) == pieces
+    best_QD = np.stack([scores_QN[:, articles == name].max(axis=1) for name in articles.unique()], axis=1)
+    two_Q2 = np.sort(best_QD)[:, -2:]
     sure = np.sort(np.argsort(two_Q2[:, 0] - two_Q2[:, 1])[:4])
-    expected = [(f"q{2 + question}", f"p{scores_QN[question].argmax()}") for question in sure.tolist()]
+    expected = [
+        (f"q{2 + question}", corpus.passages["passage_id"][scores_QN[question].argmax()]) for question in sure.tolist()
+    ]
 
     rows = [line.split("\t") for line in (made / "qrels" / "train.tsv").read_text().splitlines()[1:]]
     assert [(query, passage) for query, passage, _ in rows] == expected
@@ -77,9 +87,10 @@ def test_the_surest_questions_get_the_passage_that_all_scores_put_first(
     assert [(row["_id"], row["text"]) for row in kept] == [(f"q{2 + n}", asked[n]) for n in sure.tolist()]
 
     # `ingest` adds them to the train queries, and they are no dev or test queries.
-    after = Corpus.open(run_step("ingest", {}, "after", **own, train_queries=str(made))["corpus"])
+    after = Corpus.open(run_step("ingest", read, "after", **own, train_queries=str(made))["corpus"])
     found = after.qrels_of("train")
-    assert set(zip(found["query_id"], found["passage_id"])) == {("q0", "p0"), *expected}
+    of_q0 = corpus.qrels_of("train")["passage_id"].item()
+    assert set(zip(found["query_id"], found["passage_id"])) == {("q0", of_q0), *expected}
     assert JudgedQueries(after, "test").texts == JudgedQueries(corpus, "test").texts
     other = run_step("label-queries", folders, "other", questions=str(source), share=1.0, precision="fp32")["queries"]
     assert len((other / "queries.jsonl").read_text().splitlines()) == 12

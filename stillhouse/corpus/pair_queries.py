@@ -31,17 +31,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from stillhouse.core.config import nearest
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.articles import ArticleLayout, Articles, lay_out, offsets_of
 from stillhouse.corpus.cleaning import normalise
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sentences import query_sentences
-from stillhouse.corpus.settings import IngestSettings
+from stillhouse.corpus.settings import TASKS, IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
 
-TASKS = ("ict", "bfs", "wlp")
 _DRAWN = ("wlp", "bfs", "ict")
 """The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
 
@@ -164,18 +162,6 @@ class PairQueries:
         return {split: {task: counted[split, task] for task in self.tasks} for split in SPLITS}
 
 
-def check_tasks(asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The tasks of the setting in the order of `TASKS`; () for None. Raises `InputError` for an empty or wrong list."""
-    if asked is None:
-        return ()
-    if not asked:
-        raise InputError(f"pair_tasks is an empty list; leave it out, or name some of {', '.join(TASKS)}")
-    for name in asked:
-        if name not in TASKS:
-            raise InputError(f"pair_tasks: {name!r} is not a pair task; {nearest(name, TASKS)}")
-    return tuple(task for task in TASKS if task in asked)
-
-
 @doing("making queries from the corpus")
 def make_pair_queries(
     passages: TakenPassages,
@@ -191,7 +177,7 @@ def make_pair_queries(
     not support, for too few articles to hold any out, and if no train query results.
     """
     layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
-    tasks = _supported(layout, check_tasks(settings.pair_tasks))
+    tasks = _supported(layout, tuple(task for task in TASKS if task in (settings.pair_tasks or ())))
     split_A = split_articles(layout.articles, settings)
     forms = {normalise(text) for text in taken}
     prose_P = np.ones(len(passages), dtype=np.bool_)

@@ -31,6 +31,8 @@ FORMATS = (
     "ir_datasets",
 )
 QUERIES = ("auto", "source", "pairs")
+TASKS = ("ict", "bfs", "wlp")
+"""The pair tasks."""
 SPLIT_BY = ("sentence", "paragraph", "heading")
 
 
@@ -118,6 +120,7 @@ class IngestSettings:
     pair_tasks: tuple[str, ...] | None = setting(
         None,
         "a list of the pair tasks ict, bfs and wlp, whose queries are sentences; null = those that the corpus supports",
+        choices=TASKS,
     )
     pair_queries_per_article: int = setting(
         6,

@@ -97,7 +97,7 @@ def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
 
     Raises `InputError` for another folder, and beside training questions.
     """
-    from stillhouse.corpus.sources.labels import find_labels, read_labels
+    from stillhouse.corpus.sources.labels import labels_in, read_labels
     from stillhouse.corpus.sources.rows import Query
 
     if look is not None and look.labelled:
@@ -105,9 +105,7 @@ def with_questions(look: FirstLook | None, folder: Path) -> FirstLook | None:
             "--questions is for a source without training questions; from training questions, dev "
             "questions are set aside automatically"
         )
-    files = find_labels(folder.expanduser(), "dev")
-    if len(files) < 2:
-        raise InputError(f"--questions: {folder} lacks queries.jsonl or qrels/dev.tsv; `stillhouse label` writes them")
+    files = labels_in("--questions", folder.expanduser(), "dev")
     if look is None or not look.whole:
         return look
     count = sum(isinstance(row, Query) for row in read_labels(files))

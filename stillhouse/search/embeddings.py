@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.core.arrays import map_array, save_array, write_array
+from stillhouse.core.arrays import map_array, save_array, write_array, write_header, write_numbers
 from stillhouse.core.artifacts import MANIFEST, Manifest, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.digest_numbers import digests_of
@@ -237,10 +237,9 @@ def write_shard(
     """
     assert digests_S.dtype == DIGEST and len(digests_S) == len(embeddings)
     with (folder / f"{NAME}{VECTORS}").open("wb") as file:
-        shape = (len(embeddings), embeddings.width)
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        write_header(file, np.dtype("<f4"), (len(embeddings), embeddings.width))
         for _, vectors_BD in embeddings.blocks(BLOCK):
-            file.write(vectors_BD.astype("<f4").tobytes())
+            write_numbers(file, vectors_BD.astype("<f4"))
     save_array(folder / f"{NAME}{TEXTS}", digests_S)
     passage_ids.write(folder / "ids.parquet", first, first + len(embeddings))
 

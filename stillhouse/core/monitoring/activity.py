@@ -14,6 +14,7 @@ holds Python's lock delays the line until it releases it.
 """
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -52,13 +53,8 @@ def by_stage(seconds: Mapping[str, float]) -> list[str]:
     others = [each for each in seconds.values() if each < least]
     if others:
         parts.append(f"{len(others)} other{'s' * (len(others) > 1)} {in_words(sum(others))}")
-    lines = [""]
-    for number, part in enumerate(parts, start=1):
-        part += "," * (number < len(parts))
-        if lines[-1] and len(lines[-1]) + 1 + len(part) > WIDTH:
-            lines.append("")
-        lines[-1] += f" {part}" if lines[-1] else part
-    return lines
+    together = ", ".join(part.replace(" ", "\xa0") for part in parts)  # a stage and its time stay on one line
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(together, WIDTH, break_on_hyphens=False)]
 
 
 @dataclass(eq=False)

@@ -35,14 +35,12 @@ def run(config: IngestSettings, inputs: Paths, outputs: Paths, context: Context)
     from stillhouse.corpus.cleaning_parts import Several
     from stillhouse.corpus.ingestion import ingest_source
     from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
-    from stillhouse.corpus.pair_queries import check_tasks
     from stillhouse.corpus.sources.detect import open_source
     from stillhouse.corpus.sources.distractors import with_distractors
     from stillhouse.corpus.sources.labels import PLACES, with_queries
     from stillhouse.corpus.sources.options import Options
     from stillhouse.corpus.sources.rows import check_splits, with_splits
 
-    check_tasks(config.pair_tasks)
     if "generated" in inputs and config.queries == "pairs":
         raise InputError("--generated provides train queries instead of `queries: pairs`; leave one of them out")
     place, versioned = _place(config, context)

@@ -162,7 +162,7 @@ def test_impossible_settings_are_refused_or_reported(
     assert "NO TRAIN QUERIES" in capsys.readouterr().err and "too few" in facts(corpus)["pair_queries_not_made"]
     assert facts(corpus)["labels"] == "none"
     source = write_articles(tmp_path / "source")
-    with pytest.raises(InputError, match="'bsf' is not a pair task"):
+    with pytest.raises(InputError, match="pair_tasks is 'bsf'"):
         run_step("ingest", {}, source=str(source), pair_tasks=["bsf"])
     with pytest.raises(InputError, match="pair_tasks is for `queries: pairs`"):
         run_step("ingest", {}, source=str(source), pair_tasks=["bfs"], queries="source")

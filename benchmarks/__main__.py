@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 BENCHMARKS = {
-    "quality": ("is the result better than BM25, its base model and sentence-transformers?", "7 hours"),
-    "no_labels": ("what a run without labels gives, on eight corpora", "30 minutes"),
+    "quality": ("is the result better than BM25, its base model and sentence-transformers?", "6 hours"),
+    "no_labels": ("what a run without labels gives on ten corpora, beside sentence-transformers", "6 hours"),
     "languages": ("BM25, a base model and both in five languages", "10 minutes"),
     "serving": ("the search service beside sentence-transformers and faiss behind FastAPI", "2 hours"),
     "encoding": ("encoding passages, beside sentence-transformers", "20 minutes"),

@@ -76,8 +76,8 @@ def run_peer(folder: Path, seconds: float, seed: int, whole: bool) -> Values:
     corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
     if whole:
         base = read_yaml(folder / "ours" / "params.yaml")["fetch_model"]["model"]
-        corpus = ingest(folder / "source", peer / "corpus")
-        start = fetch_model(base, peer / "start", query_length=64, passage_length=LENGTH)
+        corpus = Path(ingest(folder / "source", peer / "corpus"))
+        start = Path(fetch_model(base, peer / "start", query_length=64, passage_length=LENGTH))
     model = train_peer(corpus, start, peer, seconds, seed)
     return values_of(Corpus.open(corpus), runs_of_peer(corpus, start, model, peer))
 

@@ -15,7 +15,7 @@ from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.pair_queries import PairQueries, make_pair_queries
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.sentences import query_sentences
-from stillhouse.corpus.settings import IngestSettings
+from stillhouse.corpus.settings import TASKS, IngestSettings
 from stillhouse.corpus.sources.rows import Passage
 from stillhouse.corpus.store import Corpus, write_tables
 from stillhouse.corpus.taken_passages import TakenPassages

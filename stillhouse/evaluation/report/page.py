@@ -15,8 +15,8 @@ from stillhouse.core.artifacts import Manifest
 from stillhouse.core.curves import DEV
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.pages import page_template
-from stillhouse.corpus.settings import TASKS
 from stillhouse.corpus.schemas import GENERATED
+from stillhouse.corpus.settings import TASKS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin
 from stillhouse.evaluation.report.choice import Choice

@@ -20,6 +20,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
 from stillhouse.pipeline.graph import graph_of
+from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
 MEASURE, OTHER = "RR@10", "nDCG@10"
 LENGTH = 256
@@ -75,7 +76,7 @@ def run_peer(folder: Path, seconds: float, seed: int, whole: bool) -> Values:
     peer, artifacts = folder / "peer", folder / "ours" / "artifacts"
     corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
     if whole:
-        base = read_yaml(folder / "ours" / "params.yaml")["fetch_model"]["model"]
+        base = load_recipe(find_recipe("labelled"))["fetch_model"]["model"]
         corpus = Path(ingest(folder / "source", peer / "corpus"))
         start = Path(fetch_model(base, peer / "start", query_length=64, passage_length=LENGTH))
     model = train_peer(corpus, start, peer, seconds, seed)

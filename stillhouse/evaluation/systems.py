@@ -21,8 +21,8 @@ SYSTEMS: Mapping[str, str] = {
     "retriever_2": "retriever 2: negatives mined by retriever 1",
     "reranked": "retriever 2's top passages re-ordered by the cross-encoder",
     "projected": "retriever 2 with a linear layer that learned from all passages at once",
-    "distilled": "distilled retriever: mined negatives and the teacher's scores",
-    "zero_shot_hybrid": "BM25 and the base model together, with weights from dev",
+    "distilled": "distilled retriever: mined negatives and, if there is a teacher, its scores",
+    "zero_shot_hybrid": "BM25 and the base model together",
     "averaged": "the averaged weights of the retriever before and after its training, with the share chosen on dev",
     "best": "the best on dev of all retrievers, alone, with BM25 and with late interaction",
 }

@@ -1,7 +1,7 @@
 """The side of sentence-transformers in `quality.py`: its miner and its trainer, for a given time of the processor.
 
 Its recipe as its documentation has it: `mine_hard_negatives` by the starting model with a relative margin of 0.05, then
-the cached contrastive loss on triplets, without duplicates in a batch; the model of the lowest dev loss is kept.
+the contrastive loss on triplets, without duplicates in a batch; the model of the lowest dev loss is kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ TRIED = 3
 MEASURED = 4
 """How often the dev loss is measured in a training, beside its start."""
 MOST_EPOCHS = 4
+SPLITS = ("train", "dev")
 
 
 def train_peer(corpus: Path, start: Path, folder: Path, seconds: float, seed: int) -> Path:
@@ -37,7 +38,7 @@ def train_peer(corpus: Path, start: Path, folder: Path, seconds: float, seed: in
     logging.set_verbosity_error()
     folder.mkdir(parents=True, exist_ok=True)
     begun = time.process_time()
-    examples = {split: triplets(Corpus.open(corpus), split, start) for split in ("train", "dev")}
+    examples = triplets(Corpus.open(corpus), start)
     examples["dev"] = {name: column[::MINED] for name, column in examples["dev"].items()}
     work = folder / "work"
     step_seconds = cost(lambda steps: train(start, examples, steps, seed, work, measured=False))
@@ -62,21 +63,28 @@ def cost(run: Callable[[int], object]) -> float:
     return max(0.01, (time.process_time() - begun - 2 * one) / TRIED)
 
 
-def triplets(corpus: Corpus, split: str, start: Path) -> dict[str, list[str]]:
-    """The columns of its miner: people's questions or, without any, made ones, and the passages that answer them."""
+def triplets(corpus: Corpus, start: Path) -> dict[str, dict[str, list[str]]]:
+    """The columns of its miner by split, for all questions in one call, which encodes the passages once.
+
+    They are people's questions or, without any, made ones, and the passages that answer them.
+    """
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    queries = corpus.queries_of(split)
-    people = queries["origin"] == "source"
-    queries = queries[people] if people.any() else queries
     texts = np.array(passage_texts(corpus), dtype=object)
-    offsets, positives = corpus.positives(queries["query_id"])
-    anchors = np.repeat(queries["text"].to_numpy(dtype=object), np.diff(offsets))
-    pairs = Dataset.from_dict({"anchor": list(anchors), "positive": list(texts[positives])})
+    split_of: dict[str, str] = {}
+    pairs: dict[str, list[str]] = {"anchor": [], "positive": []}
+    for split in SPLITS:
+        queries = corpus.queries_of(split)
+        people = queries["origin"] == "source"
+        queries = queries[people] if people.any() else queries
+        split_of |= dict.fromkeys(queries["text"], split)
+        offsets, positives = corpus.positives(queries["query_id"])
+        pairs["anchor"] += list(np.repeat(queries["text"].to_numpy(dtype=object), np.diff(offsets)))
+        pairs["positive"] += list(texts[positives])
     mined = mine_hard_negatives(
-        pairs,
+        Dataset.from_dict(pairs),
         SentenceTransformer(str(start), device="cpu"),
         corpus=list(texts),
         num_negatives=MINED,
@@ -85,8 +93,11 @@ def triplets(corpus: Corpus, split: str, start: Path) -> dict[str, list[str]]:
         batch_size=128,
         verbose=False,
     )
-    rows = [list(row.values()) for row in mined]
-    return {name: [row[place] for row in rows] for place, name in enumerate(("anchor", "positive", "negative"))}
+    found: dict[str, dict[str, list[str]]] = {split: {"anchor": [], "positive": [], "negative": []} for split in SPLITS}
+    for row in mined:
+        for name, text in zip(("anchor", "positive", "negative"), row.values()):
+            found[split_of[row["anchor"]]][name].append(text)
+    return found
 
 
 def train(
@@ -98,7 +109,7 @@ def train(
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.training_args import BatchSamplers
 
     model = SentenceTransformer(str(start), device="cpu")
@@ -130,6 +141,6 @@ def train(
         **(watched if measured else {"save_strategy": "no"}),
     )
     data = {split: Dataset.from_dict(columns) for split, columns in examples.items()}
-    loss = CachedMultipleNegativesRankingLoss(model, scale=SCALE, mini_batch_size=BATCH)
+    loss = MultipleNegativesRankingLoss(model, scale=SCALE)
     SentenceTransformerTrainer(model, settings, data["train"], data["dev"] if measured else None, loss=loss).train()
     return model

@@ -61,7 +61,7 @@ def _measured(make: Callable[[Path, Path], None], data: Path, folder: Path, seed
     if not (folder / "source").exists():
         make(data, folder / "source")
     ours = run_ours(folder, HOURS, seed)
-    for measure, values in run_peer(folder, ours["seconds"], seed, whole=False).items():
+    for measure, values in run_peer(folder, ours["seconds"], seed).items():
         ours["values"][measure] |= values
     return ours
 

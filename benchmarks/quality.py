@@ -40,10 +40,10 @@ def main(argv: list[str] | None = None) -> int:
             continue
         folder = arguments.folder.resolve() / cell.name
         prepare(cell, arguments.data.resolve(), folder)
-        if not own:
+        if not own or not (folder / "seconds").is_file():
             own = run_ours(folder, HOURS, cell.seed) | {"machine": machine("torch", "transformers")}
             keep(kept, found, cell, own)
-        for measure, values in run_peer(folder, own["seconds"], cell.seed, whole=True).items():
+        for measure, values in run_peer(folder, own["seconds"], cell.seed).items():
             own["values"][measure] |= values
         keep(kept, found, cell, own)
     if found:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.quality_cells import CELLS, HOURS, SEEDS, SETS, Size
-from benchmarks.quality_run import BOTH, LENGTH, MEASURE, OTHER, PEER, TEACHER
+from benchmarks.quality_run import BOTH, MEASURE, OTHER, PEER, TEACHER
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
 
@@ -71,8 +71,8 @@ def about(found: Cells, size: Size) -> str:
     return (
         f"{len(found)} of {len(CELLS)} cells are done, each `stillhouse new --hours {HOURS}` and `stillhouse run` on "
         f"one core. {MEASURE} / {OTHER} on at most {size.test} test questions, the same in all cells of a corpus. "
-        f"{PEER} trains for as much processor time as the run took here, and reads the first {LENGTH} tokens of a "
-        "passage, where the run splits long passages. Differences are means "
+        f"{PEER} trains on the same passages, split or cut as `new` chose, for as much processor time as the run took "
+        "here. Differences are means "
         "over questions, of each the mean over seeds, with 95 % bootstrap intervals over questions; p by randomisation "
         "over questions. The last two columns say how much a difference varies with the seed: its 95 % bootstrap "
         "interval over questions and seeds, both drawn again, and its value with each seed."

@@ -14,17 +14,13 @@ import yaml
 
 from benchmarks.quality_peer import train_peer
 from benchmarks.run_steps import step_once
-from stillhouse import fetch_model, ingest
 from stillhouse.core.artifacts import write_whole
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import measure_runs
 from stillhouse.evaluation.measures import parse_measures
 from stillhouse.pipeline.graph import graph_of
-from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
 MEASURE, OTHER = "RR@10", "nDCG@10"
-LENGTH = 256
-"""Tokens of a passage that the base model reads in sentence-transformers, which does not split long ones."""
 PEER = "sentence-transformers"
 BOTH = f"{PEER} + bm25"
 TEACHER = "teacher"
@@ -67,18 +63,11 @@ def run_ours(folder: Path, hours: float, seed: int) -> dict[str, Any]:
     }
 
 
-def run_peer(folder: Path, seconds: float, seed: int, whole: bool) -> Values:
-    """The figures of sentence-transformers, trained for `seconds` of the processor, alone and with BM25.
-
-    With `whole`, it reads the source's passages unsplit; else the run's own corpus, which has the questions it made.
-    """
+def run_peer(folder: Path, seconds: float, seed: int) -> Values:
+    """The figures of sentence-transformers, trained for `seconds` of the processor, alone and with BM25."""
     set_work(folder)
     peer, artifacts = folder / "peer", folder / "ours" / "artifacts"
     corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
-    if whole:
-        base = load_recipe(find_recipe("labelled"))["fetch_model"]["model"]
-        corpus = Path(ingest(folder / "source", peer / "corpus"))
-        start = Path(fetch_model(base, peer / "start", query_length=64, passage_length=LENGTH))
     model = train_peer(corpus, start, peer, seconds, seed)
     return values_of(Corpus.open(corpus), runs_of_peer(corpus, start, model, peer))
 

@@ -36,7 +36,16 @@ HOURS = 1.0
 SEEDS = {"XQuAD German": (1, 2, 3), "XQuAD Hindi": (1, 2, 3), "XQuAD Arabic": (1, 2, 3), "XQuAD Chinese": (1, 2, 3)}
 """Of the made queries and the training; only the first elsewhere."""
 SYSTEMS = ("bm25", "start", "start + bm25", PEER, BOTH, "winner")
-HEAD = ("corpus", "passages (split), questions", "BM25", "base model", "base model with BM25", PEER, "this with BM25", "winner")
+HEAD = (
+    "corpus",
+    "passages (split), questions",
+    "BM25",
+    "base model",
+    "base model with BM25",
+    PEER,
+    "this with BM25",
+    "winner",
+)
 
 
 def main(argv: list[str] | None = None) -> int:

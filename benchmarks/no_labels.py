@@ -26,6 +26,7 @@ from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
 from benchmarks.quality_cells import Cell, Size, write, write_source
+from benchmarks.quality_page import IN_SHORT
 from benchmarks.quality_run import BOTH, MEASURE, OTHER, PEER, run_ours, run_peer
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
@@ -33,19 +34,10 @@ from stillhouse.evaluation.significance import compare
 PASSAGES, QUESTIONS = 5000, 1000
 """At most so many of a corpus. All passages that answer its questions are among them."""
 HOURS = 1.0
-SEEDS = {"XQuAD German": (1, 2, 3), "XQuAD Hindi": (1, 2, 3), "XQuAD Arabic": (1, 2, 3), "XQuAD Chinese": (1, 2, 3)}
+SEEDS = dict.fromkeys(("XQuAD German", "XQuAD Hindi", "XQuAD Arabic", "XQuAD Chinese"), (1, 2, 3))
 """Of the made queries and the training; only the first elsewhere."""
 SYSTEMS = ("bm25", "start", "start + bm25", PEER, BOTH, "winner")
-HEAD = (
-    "corpus",
-    "passages (split), questions",
-    "BM25",
-    "base model",
-    "base model with BM25",
-    PEER,
-    "this with BM25",
-    "winner",
-)
+HEAD = ("corpus", "passages (split), questions", *(IN_SHORT[name] for name in SYSTEMS))
 
 
 def main(argv: list[str] | None = None) -> int:

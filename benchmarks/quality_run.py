@@ -51,7 +51,9 @@ def run_ours(folder: Path, hours: float, seed: int) -> dict[str, Any]:
     runs = runs_of(artifacts)
     teacher = next((step.inputs for step in graph_of(given) if step.name == "teacher"), {})
     if "bm25" in teacher:
-        runs[TEACHER] = teacher_run(artifacts, teacher, folder / "teacher")
+        runs[TEACHER] = fused_run(
+            artifacts, artifacts / teacher["retriever"], artifacts / teacher["index"], folder / "teacher"
+        )
     corpus = Corpus.open(artifacts / "ingest" / "corpus")
     winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
     return {
@@ -67,9 +69,9 @@ def run_peer(folder: Path, seconds: float, seed: int) -> Values:
     """The figures of sentence-transformers, trained for `seconds` of the processor, alone and with BM25."""
     set_work(folder)
     peer, artifacts = folder / "peer", folder / "ours" / "artifacts"
-    corpus, start = artifacts / "ingest" / "corpus", artifacts / "fetch_model" / "encoder"
-    model = train_peer(corpus, start, peer, seconds, seed)
-    return values_of(Corpus.open(corpus), runs_of_peer(corpus, start, model, peer))
+    corpus = artifacts / "ingest" / "corpus"
+    model = train_peer(corpus, artifacts / "fetch_model" / "encoder", peer, seconds, seed)
+    return values_of(Corpus.open(corpus), runs_of_peer(artifacts, model, peer))
 
 
 def labelled(corpus: Corpus, split: str) -> int:
@@ -113,26 +115,21 @@ def runs_of(artifacts: Path) -> dict[str, Path]:
     return {NAMES.get(folder.name, folder.name.removesuffix("_run")): folder / "run" for folder in folders}
 
 
-def teacher_run(artifacts: Path, stage: Mapping[str, str], folder: Path) -> Path:
-    """What teaches the distilled retriever, as a search of the whole corpus: BM25 and a retriever, weights from dev."""
-    inputs = {"corpus": artifacts / "ingest" / "corpus"}
-    inputs |= {name: artifacts / stage[name] for name in ("retriever", "index")}
+def fused_run(artifacts: Path, retriever: Path, index: Path, folder: Path) -> Path:
+    """A retriever and the run's BM25 together, with the weights that fit, as a search of the whole corpus."""
+    inputs = {"corpus": artifacts / "ingest" / "corpus", "retriever": retriever, "index": index}
     step_once("hybrid", inputs | {"bm25": artifacts / "bm25" / "bm25"}, {"hybrid": folder / "hybrid"})
     step_once("retrieve", inputs | {"hybrid": folder / "hybrid"}, {"run": folder / "run"})
     return folder / "run"
 
 
-def runs_of_peer(corpus: Path, start: Path, model: Path, folder: Path) -> dict[str, Path]:
-    """The runs of a model of sentence-transformers, whose texts are cut as those of the start."""
-    given = read_yaml(start / "stillhouse.json")
+def runs_of_peer(artifacts: Path, model: Path, folder: Path) -> dict[str, Path]:
+    """The runs of a model of sentence-transformers, whose texts are cut as those of the base model."""
+    given = read_yaml(artifacts / "fetch_model" / "encoder" / "stillhouse.json")
     cut = {name: given[name] for name in ("query_length", "passage_length")}
-    encoder, index, lexical, hybrid = (folder / name for name in ("encoder", "index", "bm25", "hybrid"))
+    encoder, index = folder / "encoder", folder / "index"
     step_once("fetch-model", {}, {"encoder": encoder}, model=str(model), **cut)
-    inputs = {"corpus": corpus, "retriever": encoder}
+    inputs = {"corpus": artifacts / "ingest" / "corpus", "retriever": encoder}
     step_once("index", inputs, {"index": index})
-    inputs |= {"index": index}
-    step_once("bm25", {"corpus": corpus}, {name: lexical / name for name in ("bm25", "run", "negatives")})
-    step_once("hybrid", inputs | {"bm25": lexical / "bm25"}, {"hybrid": hybrid})
-    step_once("retrieve", inputs, {"run": folder / "run"})
-    step_once("retrieve", inputs | {"hybrid": hybrid}, {"run": folder / "run_with_bm25"})
-    return {PEER: folder / "run", BOTH: folder / "run_with_bm25"}
+    step_once("retrieve", inputs | {"index": index}, {"run": folder / "run"})
+    return {PEER: folder / "run", BOTH: fused_run(artifacts, encoder, index, folder / "both")}

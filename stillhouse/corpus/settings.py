@@ -165,6 +165,8 @@ class IngestSettings:
         refuse_secret(self.repo or "", "repo")
         if not self.source.strip() and not self.repo:
             raise InputError("source is empty, which would mean the current folder; give a corpus, such as `sample`")
+        if self.pair_tasks == ():
+            raise InputError(f"pair_tasks is an empty list; leave it out, or name some of {', '.join(TASKS)}")
         if self.queries == "source" and self.pair_tasks is not None:
             raise InputError("pair_tasks is for `queries: pairs`; leave it out, or set `queries: pairs`")
         if self.revision and not self.repo:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.corpus.passage_ids import own_articles
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.rankings import Rows, first_kept, repeated
 
@@ -24,8 +25,8 @@ def has_documents(corpus: Corpus) -> bool:
 
 def documents_of(corpus: Corpus, rows: Sequence[int]) -> list[str]:
     """The article of each passage, or its own id if it has none."""
-    passages = corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id").to_pylist()
-    return [passage["article_id"] or passage["passage_id"] for passage in passages]
+    table = corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id")
+    return own_articles(*table.columns).to_pylist()
 
 
 def best_of_documents(

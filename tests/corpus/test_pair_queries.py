@@ -179,6 +179,7 @@ def test_a_labelled_text_is_not_made_again() -> None:
     [
         (SMALL, [], {"pair_tasks": ("ict", "wlp")}, "wlp is impossible in this corpus, which has no links"),
         (articles_of({"a": [1], "b": [1]}), [], {"pair_tasks": ("bfs",)}, "bfs is impossible .* no article of several"),
+        (SMALL, LINKS, {"pair_tasks": ()}, "pair_tasks is an empty list"),
         (SMALL, LINKS, {"pair_sentence_words": 40}, "lower pair_sentence_words"),
         (SMALL, LINKS, {"pair_sentence_words": 40, "pair_tasks": ("bfs",)}, "the corpus gives no bfs query"),
         (SMALL, LINKS, {"heldout_dev_articles": 0.5, "heldout_test_articles": 0.5}, "4 articles are too few"),

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
-from benchmarks.quality_cells import rows
+from benchmarks.sources import rows
 from benchmarks.token_sampler import TokenSampler
 from stillhouse.core.arrays import save_array
 

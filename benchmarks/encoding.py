@@ -25,7 +25,7 @@ from benchmarks.clock import Clock
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
 from benchmarks.page import write_page
-from benchmarks.quality_cells import rows
+from benchmarks.sources import rows
 from stillhouse.core.context import Context
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.models.acceleration.device import has_bf16

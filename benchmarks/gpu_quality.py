@@ -23,9 +23,9 @@ from benchmarks.command import HERE, command
 from benchmarks.machine import machine
 from benchmarks.objectives import random_encoder
 from benchmarks.page import write_page
-from benchmarks.quality_cells import rows, write
 from benchmarks.quality_run import MEASURE, values_of
 from benchmarks.run_steps import step, step_once
+from benchmarks.sources import rows, write
 from stillhouse.core.artifacts import whole_folder
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.recipes import find_recipe, load_recipe

@@ -11,12 +11,8 @@ whose sections are the passages. A corpus that is done is kept in no_labels.meas
 
 from __future__ import annotations
 
-import gzip
-import json
-import random
-import re
-import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +21,14 @@ import numpy as np
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
-from benchmarks.quality_cells import Cell, Size, write, write_source
 from benchmarks.quality_page import IN_SHORT
 from benchmarks.quality_run import BOTH, MEASURE, OTHER, PEER, run_ours, run_peer
+from benchmarks.sources import Size, article_source, beir_source, xquad_source
+from stillhouse.core.artifacts import whole_folder
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
 
-PASSAGES, QUESTIONS = 5000, 1000
-"""At most so many of a corpus. All passages that answer its questions are among them."""
+SIZE, XQUAD = Size(passages=5000, train=0, dev=0, test=1000), Size(passages=240, train=0, dev=0, test=1190)
 HOURS = 1.0
 SEEDS = dict.fromkeys(("XQuAD German", "XQuAD Hindi", "XQuAD Arabic", "XQuAD Chinese"), (1, 2, 3))
 """Of the made queries and the training; only the first elsewhere."""
@@ -53,14 +49,15 @@ def main(argv: list[str] | None = None) -> int:
             runs = [_measured(make, arguments.data, folder / str(seed), seed) for seed in SEEDS.get(name, (1,))]
             found[name] = _in_short(runs)
             write_kept(kept, found)
-    write_page(arguments.page, _lines({name: found[name] for name in CORPORA if name in found}))
+    write_page(arguments.page, page_lines({name: found[name] for name in CORPORA if name in found}))
     return 0
 
 
 def _measured(make: Callable[[Path, Path], None], data: Path, folder: Path, seed: int) -> dict[str, Any]:
     """A run and its peer."""
     if not (folder / "source").exists():
-        make(data, folder / "source")
+        with whole_folder(folder / "source") as staging:
+            make(data, staging)
     ours = run_ours(folder, HOURS, seed)
     for measure, values in run_peer(folder, ours["seconds"], seed).items():
         ours["values"][measure] |= values
@@ -90,7 +87,7 @@ def _in_short(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def page_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     machines = " ".join(dict.fromkeys(one["machine"] for one in found.values()))
     lines = ["# Without labels", "", f"Command: `python -m benchmarks no_labels --folder build/no_labels`. {machines}"]
     lines += [
@@ -123,55 +120,15 @@ def _lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _labelled(folder: str) -> Callable[[Path, Path], None]:
-    """The test questions of a corpus of `quality`, with more passages."""
-    return lambda data, source: write_source(Cell(folder, "none", 1), Size(PASSAGES, 0, QUESTIONS), data, source, 0)
-
-
-def _articles(folder: str) -> Callable[[Path, Path], None]:
-    """The sections of articles, and the headings of some of them as questions about their own text."""
-
-    def made(data: Path, source: Path) -> None:
-        passages: list[dict[str, str]] = []
-        headings: dict[str, str] = {}
-        with gzip.open(data / folder / "articles.jsonl.gz", "rt", encoding="utf-8") as file:
-            for article in map(json.loads, file):
-                for number, section in enumerate(article["sections"]):
-                    text, name = " ".join(section["paragraphs"]), f"{article['_id']} {number}".replace(" ", "_")
-                    if len(text.split()) >= 15:
-                        passages.append({"_id": name, "title": article["title"], "text": text})
-                        if re.fullmatch(r"\S+(\s+\S+){3,}\?", heading := (section["heading"] or "").strip()):
-                            headings[name] = heading
-        rng = random.Random(0)
-        asked = set(rng.sample(sorted(headings), min(QUESTIONS, len(headings))))
-        others = [row["_id"] for row in passages if row["_id"] not in asked]
-        kept = asked | set(rng.sample(others, min(len(others), PASSAGES - len(asked))))
-        (source / "qrels").mkdir(parents=True)
-        write(source / "corpus.jsonl", (row for row in passages if row["_id"] in kept))
-        write(source / "queries.jsonl", ({"_id": name, "text": headings[name]} for name in sorted(asked)))
-        lines = [f"{name}\t{name}\t1\n" for name in sorted(asked)]
-        (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
-
-    return made
-
-
-def _xquad(language: str) -> Callable[[Path, Path], None]:
-    def made(data: Path, source: Path) -> None:
-        source.mkdir(parents=True)
-        shutil.copyfile(data / "xquad" / f"xquad.{language}.json.gz", source / "test.json.gz")
-
-    return made
-
-
 CORPORA: Mapping[str, Callable[[Path, Path], None]] = {
-    "SQuAD passages": _labelled("squad-passages"),
-    "SciFact": _labelled("scifact"),
-    "MedQuAD": _labelled("medquad"),
-    "PEPs": _articles("peps-articles"),
-    "MDN": _articles("mdn-articles"),
-    "XQuAD English": _xquad("en"),
-    "XQuAD German": _xquad("de"),
-    "XQuAD Hindi": _xquad("hi"),
-    "XQuAD Arabic": _xquad("ar"),
-    "XQuAD Chinese": _xquad("zh"),
+    "SQuAD passages": partial(beir_source, "squad-passages", SIZE),
+    "SciFact": partial(beir_source, "scifact", SIZE),
+    "MedQuAD": partial(beir_source, "medquad", SIZE),
+    "PEPs": partial(article_source, "peps-articles", SIZE),
+    "MDN": partial(article_source, "mdn-articles", SIZE),
+    "XQuAD English": partial(xquad_source, "en", XQUAD),
+    "XQuAD German": partial(xquad_source, "de", XQUAD),
+    "XQuAD Hindi": partial(xquad_source, "hi", XQUAD),
+    "XQuAD Arabic": partial(xquad_source, "ar", XQUAD),
+    "XQuAD Chinese": partial(xquad_source, "zh", XQUAD),
 }

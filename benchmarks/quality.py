@@ -1,12 +1,12 @@
 """Is the retriever that comes out better than BM25, than its start, and than what sentence-transformers makes?
 
-    python -m benchmarks quality --folder build/quality [--data ../shared/data] [--only medquad-all-1 …]
+    python -m benchmarks quality --folder build/quality [--data ../shared/data] [--only medquad-1 …]
 
-A cell is a corpus, the number of its labels that are used, and a seed. In each, `stillhouse new` chooses the recipe and
-`stillhouse run` does it; then the recipe of sentence-transformers trains the same base model on the same questions for
-as much processor time. All systems are searched and measured alike, on
-the same test questions. What a side of a cell gave is written to quality.measured.json when it is done, so that the
-command goes on where it was; the page is written from that file. Needs `pip install datasets accelerate`.
+A cell is a corpus and a seed. In each, `stillhouse new` chooses the recipe and `stillhouse run` does it; then the
+recipe of sentence-transformers trains the same base model on the same questions for as much processor time. All systems
+are searched and measured alike, on the same test questions. What a side of a cell gave is written to
+quality.measured.json when it is done, so that the command goes on where it was; the page is written from that file.
+Needs `pip install datasets accelerate`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
-from benchmarks.quality_cells import CELLS, HOURS, SIZE, Cell, prepare
+from benchmarks.quality_cells import CELLS, HOURS, Cell, prepare
 from benchmarks.quality_page import page_lines
 from benchmarks.quality_run import BOTH, MEASURE, run_ours, run_peer
 
@@ -35,11 +35,12 @@ def main(argv: list[str] | None = None) -> int:
         own = found.get(cell.name, {})
         if own and BOTH in own["values"][MEASURE]:
             continue
-        if not (arguments.data / cell.corpus).is_dir():
-            print(f"skipped {cell.name}: {arguments.data / cell.corpus} is not here; name its parent with --data")
-            continue
         folder = arguments.folder.resolve() / cell.name
-        prepare(cell, arguments.data.resolve(), folder)
+        try:
+            prepare(cell, arguments.data.resolve(), folder)
+        except FileNotFoundError as missing:
+            print(f"skipped {cell.name}: {missing.filename} is not here; name the data's folder with --data")
+            continue
         if not own or not (folder / "seconds").is_file():
             own = run_ours(folder, HOURS, cell.seed) | {"machine": machine("torch", "transformers")}
             keep(kept, found, cell, own)
@@ -47,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
             own["values"][measure] |= values
         keep(kept, found, cell, own)
     if found:
-        write_page(arguments.page, page_lines(found, SIZE))
+        write_page(arguments.page, page_lines(found))
     return 0
 
 

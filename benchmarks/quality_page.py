@@ -1,4 +1,4 @@
-"""The page of `quality.py`: of each corpus and number of labels every system, and what is compared with what."""
+"""The page of `quality.py`: of each corpus every system, and what is compared with what."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.quality_cells import CELLS, HOURS, SEEDS, SETS, Size
+from benchmarks.quality_cells import CELLS, HOURS, SETS, SIZE
 from benchmarks.quality_run import BOTH, MEASURE, OTHER, PEER, TEACHER
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import Comparison, compare
@@ -35,42 +35,39 @@ COMPARED = (
 )
 
 
-def page_lines(found: Cells, size: Size) -> list[str]:
+def page_lines(found: Cells) -> list[str]:
     command = "Command: `python -m benchmarks quality --folder build/quality`."
     lines = ["# Is it better?", "", f"{command} {' '.join(dict.fromkeys(cell['machine'] for cell in found.values()))}"]
-    lines += ["", about(found, size), "", *in_short(found)]
+    lines += ["", about(found), "", *in_short(found)]
     for corpus, title in SETS.items():
-        for labels in SEEDS:
-            cells = cells_of(found, corpus, labels)
-            lines += ["", *part(title, cells)] if cells else []
+        cells = cells_of(found, corpus)
+        lines += ["", *part(title, cells)] if cells else []
     return lines
 
 
 def in_short(found: Cells) -> list[str]:
-    """A row for each corpus and number of labels; the best figures are bold."""
+    """A row for each corpus; the best figures are bold."""
     columns = ["corpus, train questions", "seeds", *IN_SHORT.values()]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for corpus, title in SETS.items():
-        for labels in SEEDS:
-            cells = cells_of(found, corpus, labels)
-            if cells:
-                means = [both_means(cells, name) if name in systems(cells) else "–" for name in IN_SHORT]
-                best = max(mean for mean in means if mean != "–")
-                shown = " | ".join(f"**{mean}**" if mean == best else mean for mean in means)
-                lines.append(f"| {title}, {cells[0]['queries']['train']:,} | {len(cells)} | {shown} |")
+        cells = cells_of(found, corpus)
+        if cells:
+            means = [both_means(cells, name) if name in systems(cells) else "–" for name in IN_SHORT]
+            best = max(mean for mean in means if mean != "–")
+            shown = " | ".join(f"**{mean}**" if mean == best else mean for mean in means)
+            lines.append(f"| {title}, {cells[0]['queries']['train']:,} | {len(cells)} | {shown} |")
     return lines
 
 
-def cells_of(found: Cells, corpus: str, labels: str) -> list[Mapping[str, Any]]:
+def cells_of(found: Cells, corpus: str) -> list[Mapping[str, Any]]:
     """The cells of all seeds."""
-    names = [cell.name for cell in CELLS if (cell.corpus, cell.labels) == (corpus, labels)]
-    return [found[name] for name in names if name in found]
+    return [found[cell.name] for cell in CELLS if cell.corpus == corpus and cell.name in found]
 
 
-def about(found: Cells, size: Size) -> str:
+def about(found: Cells) -> str:
     return (
         f"{len(found)} of {len(CELLS)} cells are done, each `stillhouse new --hours {HOURS}` and `stillhouse run` on "
-        f"one core. {MEASURE} / {OTHER} on at most {size.test} test questions, the same in all cells of a corpus. "
+        f"one core. {MEASURE} / {OTHER} on at most {SIZE.test} test questions, the same in all cells of a corpus. "
         f"{PEER} trains on the same passages, split or cut as `new` chose, for as much processor time as the run took "
         "here. Differences are means "
         "over questions, of each the mean over seeds, with 95 % bootstrap intervals over questions; p by randomisation "
@@ -80,7 +77,7 @@ def about(found: Cells, size: Size) -> str:
 
 
 def part(title: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A corpus with some of its labels."""
+    """A corpus."""
     first = cells[0]
     lines = [f"## {title}, {first['queries']['train']:,} train questions", ""]
     seeds = "1 seed" if len(cells) == 1 else f"{len(cells)} seeds"

@@ -20,7 +20,7 @@ import torch
 from benchmarks.command import command
 from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
-from benchmarks.quality_cells import SETS
+from benchmarks.quality_cells import BEIR
 from benchmarks.releases_lines import LINES, Workplace
 from benchmarks.releases_page import page_lines
 
@@ -28,7 +28,7 @@ from benchmarks.releases_page import page_lines
 def main(argv: list[str] | None = None) -> int:
     parser = command("releases", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="where sources and artifacts go")
-    parser.add_argument("--corpora", nargs="+", choices=SETS, default=SETS)
+    parser.add_argument("--corpora", nargs="+", choices=BEIR, default=BEIR)
     parser.add_argument("--releases", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=0, help="begin no further release after so long; 0 = go on")
     given = parser.parse_args(argv)

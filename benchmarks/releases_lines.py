@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality_cells import FIXED, Cell, Size, read_qrels, rows, shuffled, write, write_source
 from benchmarks.run_steps import step_once
+from benchmarks.sources import Size, beir_source, read_qrels, rows, shuffled, write, write_qrels
 from stillhouse.core.artifacts import whole_folder
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
@@ -121,16 +121,14 @@ class Workplace:
         """All passages, and the train questions of the first slices; dev and test are the same in every release."""
         whole = self.folder / "source"
         if not whole.is_dir():
-            size = Size(SHAPE["passages"], SHAPE["dev"], SHAPE["test"])
+            size = Size(SHAPE["passages"], SHAPE["slice"] * self.releases, SHAPE["dev"], SHAPE["test"])
             with whole_folder(whole) as staging:
-                labels = SHAPE["slice"] * self.releases
-                write_source(Cell(self.corpus, "all", FIXED), size, self.data, staging, pool=labels)
+                beir_source(self.corpus, size, self.data, staging)
         judged = read_qrels(whole / "qrels" / "train.tsv")
-        chosen = shuffled(judged, FIXED)[: number * SHAPE["slice"]]
-        (folder / "qrels").mkdir(parents=True)
+        chosen = shuffled(judged)[: number * SHAPE["slice"]]
+        folder.mkdir(parents=True)
         (folder / "corpus.jsonl").write_bytes((whole / "corpus.jsonl").read_bytes())
-        lines = [f"{name}\t{passage}\t{grade}\n" for name in chosen for passage, grade in judged[name].items()]
-        (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+        write_qrels(folder, {"train": {name: judged[name] for name in chosen}})
         wanted = set(chosen)
         for split in ("dev", "test"):
             path = whole / "qrels" / f"{split}.tsv"

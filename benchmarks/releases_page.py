@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.quality_cells import SETS
-from benchmarks.quality_page import difference
+from benchmarks.quality_cells import BEIR
+from stillhouse.evaluation.samples import Samples
+from stillhouse.evaluation.significance import compare
 
 MEASURE = "nDCG@10"
 FIRST = "1 first"
@@ -21,7 +22,7 @@ def page_lines(found: Found) -> list[str]:
     command = f"python -m benchmarks releases --folder build/releases --releases {first['releases']}"
     lines += [f"Command: `{command}`. {first['machine']}", ""]
     lines += [about(first)]
-    for corpus, title in SETS.items():
+    for corpus, title in BEIR.items():
         if corpus in found and FIRST in found[corpus]["releases"]:
             lines += ["", *part(title, found[corpus])]
     return lines
@@ -66,7 +67,7 @@ def compared(releases: Mapping[str, Any], number: int) -> list[str]:
     baseline, lines = np.array(releases[FIRST]["new"]), []
     for line, index in (("query_only", "old"), ("fine_tune", "new")):
         if own := releases.get(f"{number} {line}"):
-            apart = difference(np.array(own[index]), baseline)
+            [apart] = compare((np.array(own[index]) - baseline)[:, None], Samples(10_000))
             lines.append(
                 f"| {line}, {index} − release 1 | {100 * apart.difference:+.1f} "
                 f"| {100 * apart.low:+.1f} to {100 * apart.high:+.1f} | {apart.randomisation_p:.4f} |"

@@ -1,7 +1,8 @@
-"""The pages of `quality` and `no_labels`: means, differences and which system a winner is compared with, by hand."""
+"""Pages of benchmarks: by hand, and from the figures that are kept."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -34,8 +35,8 @@ OTHER = run(dict(zip(SYSTEMS, (0.5, 0.2, 0.4, 0.5, 0.6, 0.6))))
 
 
 def test_a_page_of_quality_has_the_means_over_seeds() -> None:
-    page, cells = import_module("benchmarks.quality_page"), import_module("benchmarks.quality_cells")
-    text = "\n".join(page.page_lines({"scifact-all-1": ONE, "scifact-all-2": OTHER}, cells.SIZE))
+    page = import_module("benchmarks.quality_page")
+    text = "\n".join(page.page_lines({"scifact-1": ONE, "scifact-2": OTHER}))
     row = "0.500 / 0.250 | 0.200 / 0.100 | 0.400 / 0.200 | **0.700 / 0.350** | 0.400 / 0.200 | 0.600 / 0.300"
     assert f"| SciFact, 300 | 2 | {row} |" in text
     assert "| winner − start + bm25 | +0.150 [+0.150, +0.150] | +0.300 [+0.300, +0.300] |" in text
@@ -49,3 +50,13 @@ def test_without_labels_the_winner_is_compared_with_the_better_of_bm25_and_both(
     )
     # nDCG@10 and then RR@10, over base + BM25, over BM25, which is better, and over sentence-transformers with BM25
     assert np.allclose([one[0] for one in short["apart"]], [0.15, 0.1, 0.05, 0.3, 0.2, 0.1])
+
+
+@pytest.mark.parametrize("name", ["quality", "no_labels", "releases", "serving"])
+def test_a_page_says_what_the_kept_figures_do(name: str, tmp_path: Path) -> None:
+    pages, lines = import_module("benchmarks.page"), import_module(f"benchmarks.{name}").page_lines
+    again = tmp_path / f"{name}.md"
+    for suffix in (".measured.json", ".notes.md"):
+        shutil.copyfile(ROOT / "benchmarks" / f"{name}{suffix}", again.with_suffix(suffix))
+    pages.write_page(again, lines(pages.read_kept(pages.kept_beside(again))))
+    assert again.read_text(encoding="utf-8") == (ROOT / "benchmarks" / again.name).read_text(encoding="utf-8")

@@ -103,7 +103,7 @@ PARTS = (
     Part(
         "quality",
         "Every stage, from an encoder trained there",
-        240,
+        270,
         "gpu_quality",
         "--folder {folder}/quality --data {data} --page {page}",
         "--folder {folder}/quality --data {data} --page {page} --tiny",

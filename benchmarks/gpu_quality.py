@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chains = [(name, arm) for name, arm in settings["chains"] if (arguments.data / name).is_dir()]
     run_chains(chains, folder, arguments.data, settings, begun + SECONDS)
     write_page(arguments.page, list(page(chains, folder, settings)))
-    return 0
+    return 0 if any(ranks_in(place_of(folder, *chain)) for chain in chains) else 1
 
 
 def read_settings(tiny: bool) -> dict[str, Any]:
@@ -132,27 +132,38 @@ def run_chains(
     waiting = list(chains)
     running: dict[tuple[str, str], tuple[subprocess.Popen[bytes], float]] = {}
     environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "true"}
-    while (waiting or running) and time.monotonic() < end:
-        while waiting and len(running) < AT_ONCE:
-            name, arm = waiting.pop(0)
-            place = folder / "chains" / f"{name}-{arm}"
-            place.mkdir(parents=True, exist_ok=True)
-            recipe = recipe_of(name, arm, folder / "start" / "encoder", data / name, settings)
-            (place / "params.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
-            words = [sys.executable, "-m", "stillhouse.cli", "run", "--params", "params.yaml", "--work", "work"]
-            log = (place / "log").open("ab")
-            started = subprocess.Popen(words, cwd=place, stdout=log, stderr=log, env=environment)
-            running[name, arm] = started, time.monotonic()
-        time.sleep(0.2)
-        for chain in [chain for chain, (process, _) in running.items() if process.poll() is not None]:
-            process, begun = running.pop(chain)
-            took = time.monotonic() - begun
-            print(f"{' '.join(chain)}: ended with {process.returncode} after {took:.0f} s", file=sys.stderr, flush=True)
-    for chain, (process, _) in running.items():
-        print(f"{' '.join(chain)}: stopped", file=sys.stderr, flush=True)
-        process.terminate()
-    for process, _ in running.values():
-        process.wait()
+    environment["PYTHONPATH"] = os.pathsep.join(str(Path(place).resolve()) for place in sys.path)
+    try:
+        while (waiting or running) and time.monotonic() < end:
+            while waiting and len(running) < AT_ONCE:
+                name, arm = waiting.pop(0)
+                place = place_of(folder, name, arm)
+                place.mkdir(parents=True, exist_ok=True)
+                recipe = recipe_of(name, arm, folder / "start" / "encoder", data / name, settings)
+                (place / "params.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
+                words = [sys.executable, "-m", "stillhouse.cli", "run", "--params", "params.yaml", "--work", "work"]
+                log = (place / "log").open("ab")
+                started = subprocess.Popen(words, cwd=place, stdout=log, stderr=log, env=environment)
+                running[name, arm] = started, time.monotonic()
+            time.sleep(0.2)
+            for chain in [chain for chain, (process, _) in running.items() if process.poll() is not None]:
+                process, begun = running.pop(chain)
+                took = time.monotonic() - begun
+                print(
+                    f"{' '.join(chain)}: ended with {process.returncode} after {took:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    finally:
+        for chain, (process, _) in running.items():
+            print(f"{' '.join(chain)}: stopped", file=sys.stderr, flush=True)
+            process.terminate()
+        for process, _ in running.values():
+            process.wait()
+
+
+def place_of(folder: Path, name: str, arm: str) -> Path:
+    return folder / "chains" / f"{name}-{arm}"
 
 
 def recipe_of(name: str, arm: str, start: Path, source: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +193,7 @@ def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str,
     yield "retriever 2."
     for name in SETS:
         arms = [arm for chain, arm in chains if chain == name]
-        found = {arm: ranks_in(folder / "chains" / f"{name}-{arm}") for arm in arms}
+        found = {arm: ranks_in(place_of(folder, name, arm)) for arm in arms}
         found = {arm: ranks for arm, ranks in found.items() if ranks}
         if not found:
             continue

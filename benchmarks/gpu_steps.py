@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not (arguments.data / "squad-passages").is_dir():
         print(f"skipped: {arguments.data / 'squad-passages'} is not here; give --data", file=sys.stderr)
-        return 0
+        return 1
     with TemporaryDirectory() as folder:
         lines = list(report(Path(folder), arguments))
     write_page(arguments.page, lines)

@@ -32,7 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = [sys.executable, "-m", "pytest", "tests/gpu", "-v", "-p", "no:cacheprovider", f"--junitxml={report}"]
         words += ["-n", str(arguments.processes)] if arguments.processes > 1 else []
         environment = os.environ | {"STILLHOUSE_TEST_DEVICE": arguments.device, "OMP_NUM_THREADS": "1"}
-        status = subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+        status = subprocess.run(
+            words, cwd=ROOT, env=environment, stdout=sys.stdout, stderr=sys.stderr, check=False
+        ).returncode
         lines = list(page(report, arguments.processes))
     write_page(arguments.page, lines)
     return 0 if status in (0, 1) else status  # 1: some tests failed, which the page says

@@ -136,8 +136,10 @@ def compile_action(argv: Sequence[str]) -> int:
     from stillhouse.kubeflow.pipelines.manifests import write_all
 
     if not arguments.pipeline:
-        if arguments.settings:
-            raise InputError("--set is for one pipeline; name it, as in `stillhouse pipeline compile train --set …`")
+        for name in ("recipe", "sweep", "settings", "placements", "nodes", "output", "resources"):
+            if getattr(arguments, name) != parser.get_default(name):
+                given = name.replace("settings", "set")
+                raise InputError(f"--{given} is for one pipeline; name it, as in `stillhouse pipeline compile train`")
         for path in write_all(arguments.folder):
             show(f"wrote {path}")
         return 0

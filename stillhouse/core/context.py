@@ -43,7 +43,7 @@ class Context:
     def torch_device(self) -> Any:
         """The `torch.device` to compute on: the requested one, or a GPU if there is one.
 
-        Raises `InputError` if a GPU is requested and there is none.
+        Raises `InputError` if a GPU is requested and there is none, and if there are more processes than GPUs.
         """
         import torch
 
@@ -51,7 +51,10 @@ class Context:
             raise InputError("this machine has no GPU that PyTorch can use; leave --device out, or give --device cpu")
         if self.device == "cpu" or not torch.cuda.is_available():
             return torch.device("cpu")
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        own, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+        if own >= count:
+            raise InputError(f"process {own + 1} has no GPU: start {count} on this machine, or give --device cpu")
+        return torch.device("cuda", own)
 
     def progress(self, items: Iterable[T], what: str, total: int | None = None, unit: str = "item") -> Iterator[T]:
         """Iterates with a bar that shows the rate and the time left; silent if nobody watches."""

@@ -172,7 +172,8 @@ class ChatServer:
             raise BrokenAnswer(f"the response is not a chat completion: {self._said_by(content)}") from None
         if not isinstance(text, str) or not text.strip():
             raise BrokenAnswer("the answer is empty" + (", cut off at max_tokens" if cut else ""))
-        return Reply(text.replace(self._key, "***") if self._key else text, cut)
+        secret = len(self._key) >= 16  # a shorter one, such as "test", is part of words
+        return Reply(text.replace(self._key, "***") if secret else text, cut)
 
     def _said_by(self, content: bytes) -> str:
         """The error message in a response: OpenAI's `error.message`, or the beginning of the content."""

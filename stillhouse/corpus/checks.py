@@ -110,8 +110,8 @@ def queries_of_origins(corpus: Corpus) -> dict[str, dict[str, int]]:
 def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
     """The share of rejected rows, of all and of each kind, without links. Unreadable lines count in the former."""
     remedy = "rejected.parquet of the corpus lists each row and its reason: fix the source, or raise the threshold"
-    tables = {"query": corpus.queries, "qrel": corpus.qrels, "answer": corpus.answers}
-    taken = {"passage": corpus.passage_count} | {kind: len(table) for kind, table in tables.items()}
+    taken = {"passage": corpus.passage_count, "query": len(corpus.queries) + len(corpus.unjudged)}
+    taken |= {"qrel": len(corpus.qrels), "answer": len(corpus.answers)}
     kinds = corpus.rejected["kind"]
     rejected = {kind: int((kinds == kind).sum()) for kind in (*taken, "line")}
 

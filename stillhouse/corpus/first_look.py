@@ -1,10 +1,13 @@
 """A quick look at a source: its numbers of passages and articles, the lengths, and the questions in each split."""
 
+import math
 import random
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -60,12 +63,12 @@ class FirstLook:
 
 
 def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
-    """Reads a source for at most `seconds`.
+    """Reads a source's labels, which are its last parts, and then passages for at most `seconds`.
 
     Raises `InputError` for a source that cannot be opened, or that is read to its end and has no passages or has lost
     its labels (`refuse_lost`).
     """
-    opened, started = open_source(source), time.monotonic()
+    opened, end = open_source(source), math.inf
     texts: list[str] = []
     chance = random.Random(0)
     judged: dict[str, set[str]] = defaultdict(set)
@@ -74,9 +77,11 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
 
     def rows() -> Iterator[Row]:
         """The rows until time runs out; of a passage's text, only whether there is any."""
-        nonlocal passages, whole
-        for number, row in enumerate(opened.rows()):
+        nonlocal passages, whole, end
+        parts = reversed(list(opened.parts(sys.maxsize, map)))
+        for number, row in enumerate(chain.from_iterable(map(part.finish, part.read()) for part in parts)):
             if isinstance(row, Passage):
+                end = end if passages else time.monotonic() + seconds
                 passages += 1
                 # Reservoir sampling: after any number of passages, each of them was kept with the same probability.
                 place = len(texts) if len(texts) < PASSAGES_KEPT else chance.randrange(passages)
@@ -88,7 +93,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
             elif isinstance(row, Qrel):
                 judged[row.split].add(row.query_id)
             yield row
-            if number % ROWS_AT_ONCE == 0 and time.monotonic() - started > seconds:
+            if number % ROWS_AT_ONCE == 0 and time.monotonic() > end:
                 whole = False
                 return
 

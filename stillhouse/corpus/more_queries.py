@@ -65,7 +65,7 @@ class GeneratedQueries:
         table = table[~table["text"].map(normalise).isin(forms)]
         rows_K = passages.rows_of(list(table["taken_from"]))
         assert (rows_K >= 0).all(), "the passages are the same"
-        layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), ())
+        layout = lay_out(passages.own_articles(), passages.column("section"), passages.column("position"), ())
         split_A = split_articles(layout.articles, settings)
         split_K = split_A[layout.article_P[rows_K]]
         kept_K = sampled(split_K, replace(settings, max_pair_queries=None))

@@ -176,7 +176,7 @@ def make_pair_queries(
     tables, that no query is taken from; they may still be relevant. Raises `InputError` for a task that the corpus does
     not support, for too few articles to hold any out, and if no train query results.
     """
-    layout = lay_out(passages.column("article_id"), passages.column("section"), passages.column("position"), links)
+    layout = lay_out(passages.own_articles(), passages.column("section"), passages.column("position"), links)
     tasks = _supported(layout, tuple(task for task in TASKS if task in (settings.pair_tasks or ())))
     split_A = split_articles(layout.articles, settings)
     forms = {normalise(text) for text in taken}
@@ -186,7 +186,7 @@ def make_pair_queries(
     drawn = draw_queries(passages, layout, split_A, prose_P, tasks, settings, taken=forms, verbatim=verbatim)
     split_K = split_A[layout.article_P[drawn.taken_from_K]]
     kept_K = sampled(split_K, settings)
-    queries = _written(passages, Drawn(*(part[kept_K] for part in drawn)), split_K[kept_K], forms)
+    queries = _written(passages, Drawn(*(part[kept_K] for part in drawn)), split_K[kept_K])
     for task in tasks if settings.pair_tasks is not None else ():
         if not (drawn.task_K == TASKS.index(task)).any():
             raise InputError(
@@ -236,20 +236,12 @@ def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]
     return asked or tuple(task for task in TASKS if not lacks.get(task))
 
 
-def _written(
-    passages: TakenPassages,
-    drawn: Drawn,
-    split_K: NDArray[np.int8],
-    taken: Set[str],
-) -> list[PairQuery]:
-    """The queries with their texts, with white space as single spaces.
-
-    Leaves out queries whose text is in `taken` or shared by several queries.
-    """
+def _written(passages: TakenPassages, drawn: Drawn, split_K: NDArray[np.int8]) -> list[PairQuery]:
+    """The queries with their texts, with white space as single spaces."""
     ids = passages.column("passage_id")
     own_K, other_K = (ids.take(pa.array(rows)).to_pylist() for rows in (drawn.taken_from_K, drawn.positives_K))
     texts_K = passages.texts_of(drawn.taken_from_K)
-    queries = [
+    return [
         PairQuery(
             f"{TASKS[task]}:{own}:{number}",
             " ".join(text[begin:end].split()),
@@ -268,9 +260,6 @@ def _written(
             other_K,
         )
     ]
-    forms = [normalise(query.text) for query in queries]
-    said = Counter(forms)
-    return [query for query, form in zip(queries, forms) if said[form] == 1 and form not in taken]
 
 
 def sampled(split_K: NDArray[np.int8], settings: IngestSettings) -> NDArray[np.bool_]:

@@ -84,7 +84,7 @@ def read_examples(path: Path) -> tuple[Example, ...]:
 
 
 def _example(row: Mapping[str, Any]) -> Example:
-    found = {name: next((row[key] for key in keys if key in row), "") for name, keys in NAMES.items()}
+    found = {name: next((row[key] or "" for key in keys if key in row), "") for name, keys in NAMES.items()}
     if not found["text"].strip() or not found["query"].strip():
         raise LookupError
     return Example(**found)

@@ -180,7 +180,7 @@ def generate(answers: Answers, watch: Callable[[int], None] = lambda count: None
                 broken.append(str(answer))
                 in_a_row += 1
             else:
-                made[passage], in_a_row = answer, 0
+                made[passage._replace(title="", text="")], in_a_row = answer, 0
             if in_a_row == IN_A_ROW:
                 raise InputError(
                     f"{in_a_row} passages in a row got no usable answer, the last one because: {broken[-1]}; fix the "

@@ -60,7 +60,12 @@ def scored_questions(reply: Reply, text: str, number: int) -> dict[str, float | 
 def as_line(answer: str, marked: bool) -> str:
     """The first line of an answer to a prompt for one question; `marked` as an item of a list, which is always one."""
     line = next((line for line in map(str.strip, answer.splitlines()) if line), "")
-    return "- " * marked + _MARK.sub("", line, count=1)
+    return "- " * marked + _unmarked(line)
+
+
+def _unmarked(line: str) -> str:
+    mark = _MARK.match(line)
+    return line[mark.end() :] if mark else line
 
 
 def _lines(answer: str, cut: bool) -> Iterator[str]:
@@ -70,7 +75,7 @@ def _lines(answer: str, cut: bool) -> Iterator[str]:
         return
     lines = [line.strip() for line in re.split(r"\r\n|\r|\n", answer) if line.strip()]
     for place, line in enumerate(lines):
-        bare = _MARK.sub("", line, count=1) if _MARK.match(line) else line
+        bare = _unmarked(line)
         asks = bare.rstrip(_QUOTES).endswith(_ENDS)
         whole = not cut or place + 1 < len(lines)
         if asks or (bare != line and whole and not bare.endswith(":")):

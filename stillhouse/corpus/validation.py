@@ -79,7 +79,6 @@ def _expectations(table: str) -> Sequence[Any]:
             gxe.ExpectColumnValuesToMatchRegex(column="passage_id", regex=r"^\S+$"),
             gxe.ExpectColumnValuesToMatchRegex(column="text", regex=r"\S"),
             gxe.ExpectColumnValuesToBeBetween(column="position", min_value=0),
-            gxe.ExpectCompoundColumnsToBeUnique(column_list=["article_id", "position"]),
         ],
         "queries": [
             gxe.ExpectColumnValuesToBeUnique(column="query_id"),

@@ -151,8 +151,8 @@ class BiEncoder(nn.Module):
         settings = _within_reach(folder, towers, settings, changes)
         if settings.towers == "shared":
             towers = {"passage": towers["passage"]}
-        elif own.towers == "shared":
-            towers["query"] = copy.deepcopy(towers["passage"])
+        elif own.towers == "shared" or "towers" in changes:  # the routes of a Router may share modules
+            towers["query"] = copy.deepcopy(towers.get("query", towers["passage"]))
         return cls(towers, tokenizer, settings)
 
     def tower(self, role: Role) -> Tower:

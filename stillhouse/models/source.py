@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from stillhouse.core.artifacts import MANIFEST, read_manifest
@@ -128,7 +127,6 @@ def _fetch_whole(
     source: Path, settings: EncoderSettings, folder: Path, random_from: int | None = None
 ) -> dict[str, object]:
     """Write an encoder's towers unchanged; with a seed, redraw those of a bag of words."""
-    torch.manual_seed(0)  # a tower saved with its language-model head lacks BERT's pooler, which is drawn here
     changed = ("query_length", "passage_length", "query_prompt", "passage_prompt")
     encoder = BiEncoder.load(source, **{name: getattr(settings, name) for name in changed})
     if random_from is not None:

@@ -153,7 +153,8 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None) 
     """Load a model of an auto class (`AutoModel`, `AutoModelForMaskedLM`, ...) in float32.
 
     `config` comes from `read_config` and may be changed, for example to fewer layers than the folder has. A head that
-    the folder lacks, or has in another shape, is drawn from torch's random state. Raises `InputError` for weights that
+    the folder lacks, or has in another shape, is drawn from torch's random state; BERT's pooler, which an encoder saved
+    with its language-model head lacks, always alike. Raises `InputError` for weights that
     are missing, damaged, a pickle, or that lack part of the configured encoder.
     """
     config, folder = config or read_config(folder), transformer_in(folder)
@@ -167,7 +168,10 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None) 
     if weights is None:
         raise InputError(f"{folder / WEIGHTS} is missing; {REMEDY}")
     vars(config).pop("transformers_weights", None)  # would name another weight file
-    with reading(Path(f"{weights} with its {CONFIG}")):
+    bare = auto is AutoModel
+    with reading(Path(f"{weights} with its {CONFIG}")), torch.random.fork_rng(devices=[], enabled=bare):
+        if bare:
+            torch.default_generator.manual_seed(0)
         model, info = auto.from_pretrained(
             folder,
             config=config,

@@ -183,8 +183,7 @@ def describe_questions(settings: Mapping[str, Mapping[str, Any]], look: FirstLoo
         )
     if look and "dev_fraction" in found:
         train, share = look.questions["train"], found["dev_fraction"]
-        line = f"{100 * share:.0f} % of the training questions become dev questions, for model selection"
-        lines.append(f"{line} (ingest.dev_fraction)")
+        lines.append(f"{100 * share:.0f} % of the training questions become dev questions (ingest.dev_fraction)")
         if train < FEW_QUESTIONS:
             lines[-1] += f"; training on {train} questions gains little over the base model with BM25"
     return lines
@@ -209,19 +208,10 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
 
 def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> str:
     """A line on the trainings that compute a batch in parts; empty if none does."""
-    cached = [name for name, section in settings.items() if section.get("gradient_cache")]
-    said = [
-        f"{name} computes a batch in {parts} (gradient_accumulation_steps)"
-        for name, section in settings.items()
-        if (parts := section.get("gradient_accumulation_steps", 1)) > 1
-    ]
-    if cached:
-        compute = "computes" if len(cached) == 1 else "compute"
-        said.append(
-            f"{', '.join(cached)} {compute} a batch in parts: the same gradient, but a third slower (gradient_cache, "
-            "mini_batch_size)"
-        )
-    return f"with {memory / 2**30:.0f} GiB of memory, {'; '.join(said)}" if said else ""
+    keys = {"gradient_cache", "gradient_accumulation_steps"}
+    parts = ", ".join(f"{name} ({key})" for name, section in settings.items() for key in sorted(keys & section.keys()))
+    why = f"with {memory / 2**30:.0f} GiB of memory, training computes a batch in parts, which is slower"
+    return f"{why}: {parts}" if parts else ""
 
 
 def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]]) -> str:

@@ -270,6 +270,7 @@ TOKENS: Mapping[str, Callable[[Any, Scale], float]] = {
     "score-shard": _scored("train", "dev"),
     "rerank": _scored("dev", "test"),
     "train-projection": _queries("train", "dev"),
+    "train-query-encoder": lambda config, scale: _examples("train-retriever", config, scale) * QUERY_TOKENS,
     "average": _averages,
     "hybrid": _queries("dev"),
     "select-best": _chosen,

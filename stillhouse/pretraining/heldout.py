@@ -66,7 +66,7 @@ def measured(
     with the accuracy, the coverage and its examples after it. A pair of texts counts as one passage.
     """
     last = min(steps, config.last_step or steps)
-    if config.eval_steps or not config.eval_share or not last:
+    if config.eval_steps or config.eval_share is None or not last:
         return heldout, config.eval_steps
 
     def reads(passages: int) -> int:

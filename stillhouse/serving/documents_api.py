@@ -6,10 +6,12 @@ from typing import Any
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from stillhouse.core.errors import InputError
 from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.release import StoreRelease
 from stillhouse.serving.search_api import answer_json
 from stillhouse.serving.service import Served, Service
+from stillhouse.serving.stores.store import rows_of
 
 router = APIRouter()
 
@@ -36,9 +38,14 @@ class Deleted(Strict):
 @router.post("/documents", summary="New documents, searchable once this is answered; only with a store")
 async def add(body: Added, service: Served) -> Response:
     release = _release_of(service)
-    texts = [document.text for document in body.documents]
+    documents = [document.model_dump() for document in body.documents]
+    texts = [document["text"] for document in documents]
     service.check_texts(texts, "documents")
-    await service.alone(release, texts, partial(release.searcher.add, [each.model_dump() for each in body.documents]))
+    try:
+        rows_of(documents)
+    except InputError as error:
+        raise Problem(422, str(error)) from None
+    await service.alone(release, texts, partial(release.searcher.add, documents))
     return answer_json({"added": len(texts)}, release)
 
 

@@ -4,6 +4,7 @@ Every answer is on the disk before the next passage is shown. The page works wit
 """
 
 import json
+import shlex
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,13 +15,14 @@ from urllib.parse import parse_qs, quote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from stillhouse.core.arrays import evenly_spaced
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.own_files import make_folder
 from stillhouse.core.pages import SECURE_HEADERS, page_template
 from stillhouse.corpus.query_generation import chosen_rows
 from stillhouse.corpus.sources.labels import find_labels, read_labels, write_qrels, write_queries
-from stillhouse.corpus.sources.rows import Qrel, Query
+from stillhouse.corpus.sources.rows import Qrel, Query, Rejected
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.store import Corpus, read_passage_texts
 from stillhouse.search.bm25 import BM25, PASSAGES_SAMPLED, language_of
@@ -81,6 +83,8 @@ class Labels:
                 self.texts[row.id.removeprefix(PREFIX)] = row.text
             elif isinstance(row, Qrel):
                 self.relevant.setdefault(row.query_id.removeprefix(PREFIX), []).append(row.passage_id)
+            elif isinstance(row, Rejected):
+                raise InputError(f"{self.folder}: {row.where} cannot be read ({row.reason}); correct or remove it")
         # After a kill between the two files, a qrel may lack its question, and that of a skipped passage its qrel.
         self.texts = {id: text for id, text in self.texts.items() if id in self.relevant}
         self.relevant = {id: self.relevant[id] for id in self.texts}
@@ -109,8 +113,8 @@ class Labelling:
     def __init__(self, corpus: Corpus, labels: Labels, wanted: int, seed: int) -> None:
         self.corpus, self.labels, self.wanted = corpus, labels, wanted
         self._order_P = np.random.default_rng(seed).permutation(chosen_rows(corpus, None, seed))
-        texts = list(read_passage_texts(corpus))
-        self._bm25 = BM25.of(texts, 1.5, 0.75, language_of(texts[:: max(1, len(texts) // PASSAGES_SAMPLED)]))
+        sampled = corpus.passages_at(evenly_spaced(corpus.passage_count, PASSAGES_SAMPLED), "text")["text"]
+        self._bm25 = BM25.of(read_passage_texts(corpus), 1.5, 0.75, language_of(sampled.tolist()))
 
     def next_row(self) -> int | None:
         """The next passage without an answer; None if there are enough questions, or no more passages."""
@@ -139,8 +143,8 @@ class Labelling:
             error=error,
             done=[(quote(id, safe=""), text) for id, text in self.labels.texts.items()],
             wanted=self.wanted,
-            source=self.labels.source,
-            folder=self.labels.folder,
+            source=shlex.quote(self.labels.source),
+            folder=shlex.quote(str(self.labels.folder)),
             most=MOST_CHARACTERS,
         )
 

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,13 @@ class QueryLog:
         self._lock = threading.Lock()
         for kind in (QUERIES, FEEDBACK):
             (folder / kind).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._clear_daily()
+
+    def _clear_daily(self) -> None:
+        clear_old(self._folder, self.days)
+        timer = threading.Timer(24 * 3600, self._clear_daily)
+        timer.daemon = True
+        timer.start()
 
     def note(self, release: str, query: str, hits: Sequence[tuple[str, float]]) -> str:
         """Writes an answered query and returns its id. A search never fails because the log cannot be written."""
@@ -76,19 +84,16 @@ class QueryLog:
 
     def _append(self, kind: str, row: dict[str, Any]) -> None:
         path = self._folder / kind / f"{datetime.now(UTC):%Y%m%d}.jsonl"
-        with self._lock:
-            if not path.exists():
-                clear_old(self._folder, self.days)
-            with open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                size, line = file.tell(), json.dumps(row).encode() + b"\n"
-                if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-                    line = b"\n" + line  # after a line that a kill cut off
-                try:
-                    if file.write(line) < len(line):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-                except OSError:
-                    file.truncate(size)  # on a full disk, a part may have been written
-                    raise
+        with self._lock, open(path, "a+b", buffering=0, opener=partial(os.open, mode=0o600)) as file:
+            size, line = file.tell(), json.dumps(row).encode() + b"\n"
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                line = b"\n" + line  # after a line that a kill cut off
+            try:
+                if file.write(line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            except OSError:
+                file.truncate(size)  # on a full disk, a part may have been written
+                raise
 
 
 def _now() -> str:

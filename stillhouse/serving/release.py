@@ -71,9 +71,6 @@ class Release:
     folder, and for one that was not made from the others. Only one thread may call `encode` and `rank` at a time.
     """
 
-    filters = True
-    """Whether an answer can be restricted to some passages."""
-
     def __init__(self, folders: Mapping[str, Path], context: Context, precision: str = "fp32") -> None:
         self._folders, self._context = folders, context
         self.digests = {name: model_manifest(folder, verify=False).digest for name, folder in folders.items()}
@@ -222,8 +219,6 @@ class StoreRelease(Release):
 
     Raises `InputError` as `Release` and `StoreSearcher` do.
     """
-
-    filters = False
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.corpus.fields import checked
 from stillhouse.serving.errors import Items, Problem, Strict
 from stillhouse.serving.query_log import SHOWN
-from stillhouse.serving.release import Found, Ranked, Release
+from stillhouse.serving.release import Found, Ranked, Release, StoreRelease
 from stillhouse.serving.service import Served
 
 router = APIRouter()
@@ -81,6 +81,8 @@ async def search(body: SearchRequest, service: Served) -> Any:
         raise Problem(422, "give either `query` or `queries`")
     queries = body.queries if body.queries is not None else [body.query or ""]
     release = service.releases.current
+    if body.filter.fields and isinstance(release, StoreRelease):
+        raise Problem(422, "a service that searches in a store has no filters; leave `filter` out, or ask the store")
     try:
         checked(release.passages.field_types, body.filter.fields)
     except InputError as error:

@@ -86,10 +86,6 @@ class Service:
             raise Problem(422, f"top is {how.top}, but may be at most {self.limits.top}")
         if how.bm25 and not release.has_bm25:
             raise Problem(422, f"release {release.name} holds no BM25 index; leave `bm25` out, or give 0")
-        if how.where and not release.filters:
-            raise Problem(
-                422, "a service that searches in a store has no filters; leave `filter` out, or ask the store"
-            )
         job = Job(release, texts, "query", [how] * len(texts))
         return cast("list[Found]", await self._answer(job))
 

@@ -118,7 +118,7 @@ def train_on_groups(
     ranks = config.metric_for_best_model in RANKINGS
     dev = sample(len(samplers["dev"]), config.eval_queries or len(samplers["dev"]), config.seed)
     candidates = DevCandidates.of(samplers["dev"], dev, config.eval_depth) if ranks else None
-    if config.eval_share and not config.eval_steps:
+    if config.eval_share is not None and not config.eval_steps:
         last = min(steps, config.last_step or steps)
         trained = last * min(config.batch_size, count) * reads.example
         read = reads.measurement(candidates)

@@ -63,7 +63,7 @@ def _transformers(encoder: BiEncoder | TextGenerator) -> list[PreTrainedModel]:
 @contextmanager
 def checkpointed(encoder: BiEncoder, wanted: bool) -> Iterator[None]:
     """Until the block ends, compute the layers' states a second time for the gradient instead of keeping them."""
-    models = _transformers(encoder) if wanted else []
+    models = transformers_in(encoder) if wanted else []
     for model in models:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     yield

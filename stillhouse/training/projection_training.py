@@ -81,7 +81,7 @@ def train_projection(
     def asked(split: str) -> Asked:
         query_ids, texts = asked_queries(corpus, split)
         what = f"encoding the {split} queries"
-        vectors_BD = encode(encoder, encoder.queries(texts), context, what, InferenceConfig())
+        vectors_BD = encode(encoder, encoder.queries(texts), context, what, InferenceConfig(precision=config.precision))
         passages = FixedPassages(index, corpus, query_ids, config.passages_at_once, config.seed, device)
         return Asked(torch.from_numpy(vectors_BD).to(device), passages)
 

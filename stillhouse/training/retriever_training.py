@@ -150,8 +150,6 @@ def fit_retriever(
     negatives: Negatives,
     teacher: Teacher | None,
     config: RetrieverConfig,
-    negatives_per_query: int,
-    negatives_depth: int,
     context: Context,
     loss: Loss | None = None,
 ) -> list[CurveRow]:
@@ -161,15 +159,19 @@ def fit_retriever(
     passage.
     """
     texts = open_passage_texts(corpus, context.work)
-    samplers = open_samplers(corpus, negatives, negatives_per_query, negatives_depth, config.seed, context, teacher)
+    drawn = config.negatives_per_query, config.negatives_depth
+    samplers = open_samplers(corpus, negatives, *drawn, config.seed, context, teacher)
     train = samplers["train"]
-    if min(config.batch_size, len(train)) == 1 and (not negatives_per_query or train.without_negatives == len(train)):
+    if min(config.batch_size, len(train)) == 1 and (
+        not config.negatives_per_query or train.without_negatives == len(train)
+    ):
         raise InputError(
             "nothing can be learned from a batch of one query without negatives: raise batch_size (with more than "
             "one train query), or negatives_per_query (with queries that have negatives)"
         )
     device = context.torch_device()
-    with low_rank(encoder, config.lora_rank, config.frozen_weights):
+    checkpoints = checkpointed(encoder, config.gradient_checkpointing)
+    with low_rank(encoder, config.lora_rank, config.frozen_weights), checkpoints:
         losses = {
             split: RetrieverLoss(
                 encoder, texts, sampler, TeacherScores(teacher, sampler) if teacher else None, config, device, loss
@@ -186,7 +188,6 @@ def fit_retriever(
         def score(candidates: DevCandidates) -> NDArray[np.float32]:
             return score_by_retriever(encoder, candidates, texts, context)
 
-        group = 2 + negatives_per_query
+        group = 2 + config.negatives_per_query
         reads = Reads(example=READS_OF_TRAINING * group, heldout=group, passages_once=True)
-        with checkpointed(encoder, config.gradient_checkpointing):
-            return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)
+        return train_on_groups(encoder, samplers, draw, of_split, score, reads, config, context)

@@ -192,8 +192,10 @@ class RerankerConfig(GroupTrainingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrieverConfig(GroupTrainingConfig):
-    """The bi-encoder's loss, and how it encodes a batch's texts."""
+    """A batch's passages, the bi-encoder's loss, and how it encodes a batch's texts."""
 
+    negatives_per_query: int = setting(15, "hard negatives drawn per query and epoch", minimum=0)
+    negatives_depth: int = setting(200, "draw them from this many top-ranked negatives", minimum=1)
     temperature: float = setting(0.02, "divide scores by this", minimum=1e-6)
     alpha: float = setting(0.2, "weight of the contrastive loss, with a teacher (SimLM eq. 5)", minimum=0)
     contrastive: str = setting(

@@ -144,6 +144,9 @@ def test_the_key_is_sent_in_the_header_only(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(InputError) as refused:
             ask(server.address)
         assert SECRET not in str(refused.value) and "***" in str(refused.value)
+    monkeypatch.setenv(KEY, "test")
+    with serving(lambda request: completion("why a latest test?")) as server:
+        assert ask(server.address) == "why a latest test?"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -84,6 +84,7 @@ def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: R
         ("passage", "no_text", "article without a paragraph"),
         ("link", "tea", "points to no article"),
     }
+    assert corpus.not_prose == {"tea#5": "code", "tea#6": "table", "tea#7": "table"}
     rows = open_source(str(folder)).rows()
     assert ("tea#5", "articles/tea.html:10") in {(row.id, row.where) for row in rows if isinstance(row, Passage)}
     # plants/shrub.html is not in the tree: the file is plants/shrub.htm.

@@ -167,6 +167,12 @@ def test_without_neighbours_a_sentence_asks_for_its_own_passage() -> None:
     assert all(query.taken_from == query.positive for query in made.queries)
 
 
+def test_passages_without_an_article_are_not_one_article() -> None:
+    rows = [row._replace(article_id="") if isinstance(row, Passage) else row for row in rows_of(SMALL)]
+    made = make_pair_queries(clean(rows).passages, [], CHOICES)
+    assert made.verbatim and all(query.taken_from == query.positive for query in made.queries)
+
+
 def test_a_labelled_text_is_not_made_again() -> None:
     taken = [said("ant", 0, 0).upper(), said("bee", 1, 1)]
     made = make_pair_queries(taken_of(SMALL), LINKS, replace(CHOICES, pair_queries_per_article=30), taken)

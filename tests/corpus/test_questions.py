@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stillhouse.corpus.chat_api import BrokenAnswer, Reply
-from stillhouse.corpus.questions import MOST_ANSWERED, MOST_CHARACTERS, questions_of, scored_questions
+from stillhouse.corpus.questions import MOST_ANSWERED, MOST_CHARACTERS, as_line, questions_of, scored_questions
 
 TEXT = "Salt keeps food because water leaves it?"
 TWO = ["Why does salt keep food?", "Who sold salt?"]
@@ -49,6 +49,11 @@ def test_an_item_of_a_list_needs_no_question_mark() -> None:
     assert found == ["salt and food", "trade in 3.5 million tons of salt"]
     assert questions_of(Reply(KEYWORDS, cut=True), TEXT, 9) == ["salt and food"], "the last line may be half a line"
     assert questions_of(Reply("3.5 million tons of what?", cut=True), TEXT, 9) == ["3.5 million tons of what?"]
+
+
+def test_only_the_mark_of_a_line_is_left_out() -> None:
+    assert as_line("\n 2. What is a well-known theorem?\nNext", marked=False) == "What is a well-known theorem?"
+    assert as_line("What does the Q: drive mean?", marked=True) == "- What does the Q: drive mean?"
 
 
 def test_other_scripts_have_question_marks_of_their_own() -> None:

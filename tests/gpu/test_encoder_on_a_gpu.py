@@ -90,6 +90,7 @@ def retriever(folder: Path, work: Path, device: str, stop_at: int | None = None,
         "temperature": 0.1,
     }
     settings |= {"mini_batch_size": 3, "matryoshka_dims": [8, 16], "contrastive": "simlm_code", "precision": "fp32"}
+    settings |= {"negatives_per_query": 3, "negatives_depth": 6}
     config = RetrieverConfig(**{**settings, "gradient_cache": True, **more})
     real, seen = RetrieverLoss.training, []
 
@@ -103,7 +104,7 @@ def retriever(folder: Path, work: Path, device: str, stop_at: int | None = None,
         patch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
         patch.setattr(RetrieverLoss, "training", training)
         context = Context(work, device, quiet=True)
-        rows = fit_retriever(encoder, corpus, negatives, teacher_of(corpus, negatives), config, 3, 6, context)
+        rows = fit_retriever(encoder, corpus, negatives, teacher_of(corpus, negatives), config, context)
     return encoder, rows
 
 

@@ -168,6 +168,12 @@ def test_a_folder_of_something_else_is_refused(browser: Browser, corpus: Corpus,
     with pytest.raises(InputError, match="was not made by `stillhouse label`"):
         Labels(tmp_path / "source", "source", corpus)
     assert browser.send(passage=browser.passage(), question="mine") == 303
+    kept = tmp_path / "questions" / "queries.jsonl"
+    before = kept.read_text()
+    kept.write_text('{"_id": "label:p0", "text": "a "quoted" word"}\n' + before)
+    with pytest.raises(InputError, match=r"queries\.jsonl:1 cannot be read"):
+        Labels(tmp_path / "questions", "source", corpus)
+    kept.write_text(before)
     other = tmp_path / "other"
     other.mkdir()
     (other / "corpus.jsonl").write_text('{"_id": "else", "text": "another corpus"}\n')

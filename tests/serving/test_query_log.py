@@ -90,6 +90,10 @@ def test_feedback_is_of_what_was_shown(two_releases: list[Path], tmp_path: Path)
 def test_old_files_are_deleted_and_other_files_stay(tmp_path: Path) -> None:
     QueryLog(tmp_path, 30)
     for kind in (QUERIES, FEEDBACK):
+        (tmp_path / kind / "20200101.jsonl").write_text("mine")
+    QueryLog(tmp_path, 30)
+    for kind in (QUERIES, FEEDBACK):
+        assert not list((tmp_path / kind).iterdir())
         for name in ("20260228.jsonl", "20260310.jsonl", "20260331.jsonl", "notes.txt"):
             (tmp_path / kind / name).write_text("mine")
     clear_old(tmp_path, 30, datetime(2026, 3, 31, 12, tzinfo=UTC))

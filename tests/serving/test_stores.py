@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -153,7 +154,12 @@ def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], rel
         about = service.client.get("/info").json()
         assert about["store"]["table"] == store.live()
         refused = service.client.post("/search", json={"query": QUESTION, "filter": {"fields": {"product": "vpn"}}})
-        assert refused.status_code == 422
+        assert refused.status_code == 422 and "has no filters" in refused.text
+        kind = {"Content-Type": "application/json"}
+        for bad in ({"title": "\ud800"}, {"passage_id": "  "}):
+            body = json.dumps({"documents": [NEW | bad]}).encode()
+            assert service.client.post("/documents", content=body, headers=kind).status_code == 422
+        assert not store.notes("document")
         assert service.client.post("/documents", json={"documents": [NEW]}).json() == {"added": 1}
         [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]
         assert next(hit for hit in answer["hits"] if hit["passage_id"] == "new/1")["fields"] == NEW["fields"]

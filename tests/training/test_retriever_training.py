@@ -260,10 +260,11 @@ def test_a_nan_vector_ends_the_training(folder: Path, tmp_path: Path) -> None:
         train(folder, encoder, tmp_path, **CACHED)
 
 
-def train(folder: Path, encoder: BiEncoder, work: Path, negatives_per_query: int = 3, **more: Any) -> None:
+def train(folder: Path, encoder: BiEncoder, work: Path, **more: Any) -> None:
     corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
-    config = RetrieverConfig(**{**SETTINGS, "max_steps": 1, **more})
-    fit_retriever(encoder, corpus, negatives, None, config, negatives_per_query, 6, Context(work, "cpu", True))
+    drawn = {"negatives_per_query": 3, "negatives_depth": 6}
+    config = RetrieverConfig(**{**SETTINGS, "max_steps": 1, **drawn, **more})
+    fit_retriever(encoder, corpus, negatives, None, config, Context(work, "cpu", True))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from stillhouse.corpus.sources.lines import spaceless
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, Link, Part, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, LeftOut, Link, Part, Passage, Rejected, Row, Source
 from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import NotText, decode_text
 
@@ -154,7 +154,7 @@ def _read_articles(names: Sequence[str], articles: Iterable[tuple[Article, bool]
     with closing(Documents()) as documents:
         for article, repeated in articles:
             if repeated:
-                yield article.rejected("duplicate article id")
+                yield LeftOut("passage", "file with the article id of another")
                 continue
             data = b""
             try:

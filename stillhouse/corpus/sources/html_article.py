@@ -12,7 +12,7 @@ from typing import Any
 from lxml import etree, html
 
 from stillhouse.corpus.sources.article import Article, Block
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Row
+from stillhouse.corpus.sources.rows import CODE, CONTENT_LENGTH, TABLE, Row
 from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import decode_page
 
@@ -111,7 +111,7 @@ def _blocks(page: Any) -> Iterator[Block]:
     """The headings and paragraphs of a page, in order: the text between two boundaries of block elements is one."""
     parts: list[str] = []
     links: list[str] = []
-    level, pre, line = 0, 0, 1
+    level, pre, table, line = 0, 0, 0, 1
 
     def flush() -> Iterator[Block]:
         text = "".join(parts)
@@ -119,13 +119,15 @@ def _blocks(page: Any) -> Iterator[Block]:
         if level:
             text = text.rstrip("".join(_HEADING_MARKS) + " ")
         if text.strip():
-            yield Block(line, level, text, [_page_of(link) for link in links])
+            kind = CODE if pre else TABLE if table else ""
+            yield Block(line, level, text, [_page_of(link) for link in links], kind)
         parts.clear()
         links.clear()
 
     walk = etree.iterwalk(page, events=("start", "end", "comment", "pi"))
     for event, element in walk:
         tag = element.tag if isinstance(element.tag, str) else ""
+        of_data = tag == "table" and element.find(".//th") is not None  # others often lay out a page
         if event == "start":
             if tag not in INLINE:
                 yield from flush()
@@ -140,6 +142,7 @@ def _blocks(page: Any) -> Iterator[Block]:
                 line = element.sourceline or line
                 level = HEADINGS.index(tag) + 1 if tag in HEADINGS else 0
                 pre += tag == "pre"
+                table += of_data
             elif tag == "a" and element.get("href"):
                 links.append(element.get("href"))
             parts.append(element.text or "")
@@ -147,6 +150,7 @@ def _blocks(page: Any) -> Iterator[Block]:
             yield from flush()
             level = 0
             pre -= tag == "pre"
+            table -= of_data
         if event != "start":
             parts.append(element.tail or "")
     yield from flush()

@@ -1,7 +1,7 @@
 """Splits long passages of a source into pieces that a model reads whole.
 
-A piece of the passage `d` is the passage `d#k`, counted from 1. It keeps the passage's article, title and fields, and
-its fields `begin` and `end` say which characters of the text it is.
+A piece of the passage `d` is the passage `d#k`, counted from 1. It keeps the passage's article, position, title and
+fields, and its fields `begin` and `end` say which characters of the text it is.
 """
 
 import dataclasses
@@ -18,8 +18,6 @@ from stillhouse.corpus.titles import SEP, SPACE, passage_text, read_title
 from stillhouse.corpus.words import estimated_tokens
 
 SENTENCE, PARAGRAPH, HEADING = BY = ("sentence", "paragraph", "heading")
-PLACES = 10_000
-"""Positions in its article for each passage: those of its pieces are between its own and that of the next passage."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +38,6 @@ class Splitting:
 
     def pieces(self, passage: Passage) -> list[Passage]:
         """The passage itself if it is short enough, else its pieces."""
-        passage = passage._replace(position=passage.position * PLACES)
         if not is_unicode(passage.title + passage.text):  # will be rejected
             return [passage]
         most = self.tokens - (self.titles == SEP)
@@ -53,7 +50,6 @@ class Splitting:
                 text=passage.text[begin:end],
                 article_id=passage.article_id or passage.id,
                 section=section or passage.section,
-                position=passage.position + number - 1,
                 fields={**(passage.fields or {}), "begin": begin, "end": end},
             )
             for number, (begin, end, section) in enumerate(self._spans(passage.text, room), 1)

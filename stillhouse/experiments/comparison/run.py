@@ -36,7 +36,7 @@ class Failure:
 class Runner:
     """Runs jobs in `folder` and checks each step only once per process.
 
-    `run_use` runs a step. `done` are the places of steps that need no work.
+    `run_step` runs a step. `done` are the places of steps that need no work.
     """
 
     folder: Path

@@ -100,9 +100,8 @@ class Pods:
 
 
 def as_json(recipe: Recipe) -> str:
-    """A recipe as compact JSON; sections without settings are left out."""
-    content = {name: section for name, section in recipe.items() if section}
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    """A recipe as compact JSON."""
+    return json.dumps(recipe, ensure_ascii=False, separators=(",", ":"))
 
 
 PLANNED = "plan_{}"

@@ -11,7 +11,7 @@ import gc
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import yaml
 from stillhouse.core.artifacts import MANIFEST, digest_json, read_manifest, whole_folder, write_whole
 from stillhouse.core.context import quiet, say, work_root
 from stillhouse.core.environment import environment_variables, software
-from stillhouse.core.errors import ValidationFailed, access_errors
+from stillhouse.core.errors import InputError, ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
 from stillhouse.core.monitoring.settings import TASK
@@ -57,6 +57,8 @@ DIGEST = "{}_digest"
 PARAMS, NODES_FILE = "params.yaml", "nodes.json"
 """The files in the artifact `recipe`."""
 VERDICT = GATE["validation"]
+HANDED_OVER = "handed-over"
+"""In the folder of a stage's work, the digest of what it handed over."""
 OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
 """The arguments with a folder that is not an earlier stage's."""
 FRAME = "iframe{width:100%;height:90vh;border:1px solid #ccc}"
@@ -116,8 +118,8 @@ class StageInPod:
     def __init__(self, stage: Stage, settings: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self.stage, self.settings, self.values = stage, settings, values
         self.given = given_folders(values)
-        digests = {name: stage_digest(folder) for name, folder in self.given.items()}
-        of = digest_json([planned(stage, settings), digests, software()])[:20]
+        self.digests = {name: stage_digest(folder) for name, folder in self.given.items()}
+        of = digest_json([planned(stage, settings), self.digests, software()])[:20]
         self.root = work_root() / "stages" / f"{stage.name}-{of}"
 
     def run(self) -> str:
@@ -128,6 +130,7 @@ class StageInPod:
             self.root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
+            self._remove_arrived()
             for place in step_folders(self.given.values()):  # so that all lie here as in a workspace
                 link = self.root / place.name
                 link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
@@ -139,8 +142,17 @@ class StageInPod:
                 warn(f"stillhouse: {failure}")
                 say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")
             digest = self._hand_over()
-            shutil.rmtree(self.root, ignore_errors=True)
+            # Kubeflow collects it when the pod has ended; if that fails, the next try needs the work.
+            write_whole(self.root / HANDED_OVER, digest)
         return digest
+
+    def _remove_arrived(self) -> None:
+        """Removes the work of earlier stages whose output has arrived here."""
+        for mark in self.root.parent.glob(f"*/{HANDED_OVER}"):
+            arrived = mark.read_text(encoding="utf-8") in self.digests.values()
+            with suppress(InputError, OSError), only_process(mark.parent):
+                if arrived:
+                    shutil.rmtree(mark.parent)
 
     @contextmanager
     def _around(self, step: GraphStep) -> Iterator[None]:

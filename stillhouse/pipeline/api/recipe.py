@@ -110,7 +110,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     from stillhouse.pipeline.graph import ARTIFACTS, graph_of
     from stillhouse.pipeline.recipe_run import chosen_steps, run_recipe
     from stillhouse.pipeline.recipe_settings import read_settings, with_sections
-    from stillhouse.pipeline.recipes import configs, load_recipe
+    from stillhouse.pipeline.recipes import configs, load_recipe, moved
     from stillhouse.pipeline.step_command import environment
 
     prepare_threads()
@@ -118,7 +118,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     path = folder / "params.yaml"
     if not path.is_file():
         raise InputError(f"{path} does not exist; stillhouse.new({str(folder)!r}, source) makes it")
-    recipe = load_recipe(path)
+    recipe = moved(load_recipe(path), folder, Path())
     recipe = with_sections(recipe, read_settings(json.dumps(settings or {}), recipe, str(path)))
     steps = graph_of(recipe, str(path))
     with environment(Namespace(work=None, device=None, quiet=False), folder):

@@ -35,7 +35,6 @@ class Config(DevRankingConfig, EncodingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-    import torch
 
     from stillhouse.core.curves import write_csv
     from stillhouse.corpus.store import Corpus
@@ -47,8 +46,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.training.intervals import interval_of
     from stillhouse.training.negatives import Negatives
 
-    # A start that was saved with its language-model head lacks BERT's pooler, which is initialised at random.
-    torch.manual_seed(config.seed)
     start, encoder = BiEncoder.load(inputs["start"]), BiEncoder.load(inputs["trained"])
     refuse_unlike(start, encoder, (inputs["start"], inputs["trained"]))
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
@@ -93,5 +90,5 @@ STEP = Step(
         Port("choices", "how well each share ranks dev queries"),
     ),
     run=run,
-    version=3,
+    version=4,
 )

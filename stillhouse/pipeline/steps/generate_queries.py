@@ -256,5 +256,5 @@ STEP = Step(
     ),
     outputs=(Port("queries", "the questions, for `ingest`"),),
     run=run,
-    version=2,
+    version=3,
 )

@@ -184,6 +184,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=4,
+    version=5,
     divided=True,
 )

@@ -121,5 +121,5 @@ STEP = Step(
         CURVES,
     ),
     run=run,
-    version=4,
+    version=5,
 )

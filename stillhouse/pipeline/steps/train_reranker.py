@@ -62,7 +62,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 
 STEP = Step(
     "train-reranker",
-    "trains a cross-encoder with the listwise loss of SimLM eq. 4 or binary cross-entropy",
+    "trains a cross-encoder with the listwise loss of SimLM eq. 4",
     Config,
     inputs=(
         CORPUS,

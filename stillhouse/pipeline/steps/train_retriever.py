@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class Config(RetrieverConfig):
     """The loss of SimLM §3.2; defaults are SimLM Table 13 (retrievers 1 and 2)."""
 
-    negatives_per_query: int = setting(15, "hard negatives drawn per query and epoch", minimum=0)
-    negatives_depth: int = setting(200, "draw them from this many top-ranked negatives", minimum=1)
     towers: str = setting(
         "as_is",
         "as_is = the encoder's own; shared = one for queries and passages, the passage tower; separate = one each, "
@@ -52,8 +50,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     from stillhouse.training.retriever_training import fit_retriever
     from stillhouse.training.teacher import Teacher, is_ahead, pass_on_choice
 
-    # An encoder saved with its language-model head lacks BERT's pooler, which is initialised at random and saved.
-    torch.manual_seed(config.seed)
+    torch.manual_seed(config.seed)  # of the adapters of lora_rank
     if config.similarity == "dot" and config.temperature < 0.5:
         context.log(
             f"[train-retriever] similarity: dot is meant for temperature: 1, as in CDMAE, not {config.temperature:g}"
@@ -75,8 +72,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     distilled = "teacher" in inputs and not weak
     encoder.settings = replace(encoder.settings, titles=corpus.titles)
     negatives, teacher = Negatives.read(inputs["negatives"]), Teacher.read(inputs["teacher"]) if distilled else None
-    drawn = config.negatives_per_query, config.negatives_depth
-    rows = fit_retriever(encoder, corpus, negatives, teacher, config, *drawn, context, loss)
+    rows = fit_retriever(encoder, corpus, negatives, teacher, config, context, loss)
     encoder.save(outputs["retriever"])
     write_curves(outputs["curves"], rows)
     metric = metric_in_curves(config)
@@ -99,6 +95,6 @@ STEP = Step(
     ),
     outputs=(RETRIEVER, CURVES),
     run=run,
-    version=3,
+    version=4,
     parallel=True,
 )

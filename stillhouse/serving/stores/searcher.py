@@ -22,7 +22,7 @@ from stillhouse.corpus.titles import passage_text
 from stillhouse.models.query_encoder import TextEncoder, open_passage_encoder, open_query_encoder
 from stillhouse.search.searcher import Hit, refuse_not_finite
 from stillhouse.search.vector_index import cut
-from stillhouse.serving.stores.store import TEXTS, Row, Store, open_store
+from stillhouse.serving.stores.store import Row, Store, open_store, rows_of
 
 RELEASE, DOCUMENT = "release", "document"
 """The kinds of notes."""
@@ -98,13 +98,9 @@ class StoreSearcher:
         """Adds documents, or replaces those with the same `passage_id`; found from then on.
 
         Each has `passage_id` and `text`, and may have `title`, `article_id`, `section` and `fields`. It is one passage:
-        the model reads as much of it as of any other. Raises `InputError` if an id or text is missing.
+        the model reads as much of it as of any other. Raises `InputError` as `rows_of` does.
         """
-        rows = [dict.fromkeys(TEXTS, "") | {"fields": {}} | dict(each) for each in documents]
-        for row in rows:
-            if not (row["passage_id"].strip() and row["text"].strip()):
-                raise InputError("a document has no passage_id or no text; give each both")
-        self._change({row["passage_id"]: row for row in rows})
+        self._change({row["passage_id"]: row for row in rows_of(documents)})
 
     def delete(self, passage_ids: Sequence[str]) -> None:
         """Deletes passages; ids that the store does not have are ignored."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.remote.address import redact, refuse_secret
+from stillhouse.corpus.sources.text_encoding import is_unicode
 
 Row = dict[str, Any]
 """A passage: its `TEXTS`, and `fields`, a dictionary."""
@@ -47,6 +48,15 @@ REMEDIES = (
     ),
 )
 """Patterns of a store's own error, and what helps."""
+
+
+def rows_of(documents: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Raises `InputError` if an id or a text is missing, and for what is not valid Unicode."""
+    rows = [dict.fromkeys(TEXTS, "") | {"fields": {}} | dict(each) for each in documents]
+    for row in rows:
+        if not (row["passage_id"].strip() and row["text"].strip() and is_unicode("".join(row[name] for name in TEXTS))):
+            raise InputError("a document has no passage_id or no text, or is not valid Unicode; correct it")
+    return rows
 
 
 class Store(Protocol):

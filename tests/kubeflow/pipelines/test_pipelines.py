@@ -11,6 +11,7 @@ import kfp.compiler
 import pytest
 import yaml
 
+from stillhouse.cli.pipeline import compile_action
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.pipelines.catalog import RESULTS, Request
 from stillhouse.kubeflow.pipelines.ir import Compiled, compile_small, leave_out_former_fields
@@ -215,6 +216,14 @@ def test_settings_that_a_recipe_could_not_have_are_refused_before_anything_is_co
     request = Request("train", "simlm", settings=(word,))
     with pytest.raises(InputError, match=message):
         request.read({})
+
+
+@pytest.mark.parametrize(
+    "words", [["--recipe", "simlm"], ["--set", "ingest.seed=1"], ["--nodes", "2"], ["--resources"]]
+)
+def test_flags_of_one_pipeline_are_refused_for_all(words: list[str]) -> None:
+    with pytest.raises(InputError, match=f"{words[0]} is for one pipeline"):
+        compile_action(words)
 
 
 def test_a_setting_replaces_that_of_the_recipe_and_nothing_else() -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from beir_source import write_beir
 
 import stillhouse
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
+from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 
@@ -51,6 +53,13 @@ def test_new_and_run_give_what_the_commands_give(recipe: Path, tmp_path: Path, m
     assert again.settings["evaluate"]["bootstrap_samples"] == 101
     assert read_manifest(again.output("evaluate", "evaluation")).config["bootstrap_samples"] == 101
     assert read_manifest(again.output("zero_shot_index", "index")).digest == before
+
+
+def test_a_relative_source_is_found_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_beir(tmp_path / "articles", ["One bird sings."], ["who sings"], test=[0])
+    monkeypatch.chdir(tmp_path)
+    run = stillhouse.run(stillhouse.new("work", "articles"), settings={"ingest": {"queries": "source"}}, until="ingest")
+    assert Corpus.open(run.output("ingest", "corpus")).passage_count == 1
 
 
 def test_impossible_requests_are_reported_in_one_sentence(recipe: Path, tmp_path: Path) -> None:

@@ -107,6 +107,8 @@ def test_parts_that_other_tools_omit_or_add_are_accepted(tiny_model: Path, tmp_p
         for name, value in AutoModel.from_pretrained(tiny_model).state_dict().items():
             if "pooler" not in name:
                 assert torch.equal(encoder.state_dict()[name], value), name
+        again = BiEncoder.load(folder).tower("passage").encoder  # a missing pooler is drawn alike
+        assert torch.equal(again.pooler.dense.weight, encoder.pooler.dense.weight)
         assert load_masked_lm(folder, seed=0).head_trained
         CrossEncoder.start(folder, max_length=24)
 

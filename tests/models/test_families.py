@@ -77,6 +77,8 @@ def test_routes_that_share_a_transformer_are_saved_with_the_larger_length(tmp_pa
     first = opened("bert", tmp_path / "model")
     router = Router.for_query_document([first, Pooling(32, "mean")], [first, Pooling(32, "mean")])
     folder = saved([router], tmp_path / "peer")
+    apart = BiEncoder.load(folder, towers="separate").towers
+    assert not {*apart["query"].parameters()} & {*apart["passage"].parameters()}
     for name, query_length, passage_length in (("a", 6, 24), ("b", 24, 6)):
         fetch(str(folder), None, None, query_length, passage_length, tmp_path / name)
         again = SentenceTransformer(str(tmp_path / name), device="cpu", local_files_only=True)

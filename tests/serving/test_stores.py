@@ -155,10 +155,9 @@ def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], rel
         assert about["store"]["table"] == store.live()
         refused = service.client.post("/search", json={"query": QUESTION, "filter": {"fields": {"product": "vpn"}}})
         assert refused.status_code == 422 and "has no filters" in refused.text
-        kind = {"Content-Type": "application/json"}
         for bad in ({"title": "\ud800"}, {"passage_id": "  "}):
-            body = json.dumps({"documents": [NEW | bad]}).encode()
-            assert service.client.post("/documents", content=body, headers=kind).status_code == 422
+            body = {"content": json.dumps({"documents": [NEW | bad]}), "headers": {"Content-Type": "application/json"}}
+            assert service.client.post("/documents", **body).status_code == 422
         assert not store.notes("document")
         assert service.client.post("/documents", json={"documents": [NEW]}).json() == {"added": 1}
         [answer] = service.search(query=QUESTION, top=30, documents=False)["answers"]

@@ -217,6 +217,7 @@ GRAPHS: Mapping[str, Mapping[str, tuple[GraphStep, ...]]] = {
     "labelled": LABELLED,
     "unlabelled": UNLABELLED,
     "language-model": LANGUAGE_MODEL,
+    PRETRAINING: {stage: SIMLM[stage] for stage in ("corpus", PRETRAINING)},
 }
 """By the name that recipes give; a recipe without one has the first."""
 

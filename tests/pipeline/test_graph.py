@@ -45,7 +45,7 @@ def test_every_step_runs_once_in_a_stage_that_follows_those_it_reads(recipe: str
     assert len(stages) <= 6
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", [name for name in GRAPHS if name != "pretraining"])
 def test_evaluation_compares_every_system_and_the_choice_every_retriever(graph: str) -> None:
     steps = {step.name: step for step in graph_of({"graph": graph})}
     runs = {f"{step.name}/run" for step in steps.values() if "run" in step.output_paths()}

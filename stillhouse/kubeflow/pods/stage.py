@@ -149,9 +149,8 @@ class StageInPod:
     def _remove_arrived(self) -> None:
         """Removes the work of earlier stages whose output has arrived here."""
         for mark in self.root.parent.glob(f"*/{HANDED_OVER}"):
-            arrived = mark.read_text(encoding="utf-8") in self.digests.values()
             with suppress(InputError, OSError), only_process(mark.parent):
-                if arrived:
+                if mark.read_text(encoding="utf-8") in self.digests.values():
                     shutil.rmtree(mark.parent)
 
     @contextmanager

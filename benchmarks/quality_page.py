@@ -69,9 +69,8 @@ def about(found: Cells) -> str:
         f"{len(found)} of {len(CELLS)} cells are done, each `stillhouse new --hours {HOURS}` and `stillhouse run` on "
         f"one core. {MEASURE} / {OTHER} on at most {SIZE.test} test questions, the same in all cells of a corpus. "
         f"{PEER} trains on the same passages, split or cut as `new` chose, for as much processor time as the run took "
-        "here. Differences are means "
-        "over questions, of each the mean over seeds, with 95 % bootstrap intervals over questions; p by randomisation "
-        "over questions. The last two columns say how much a difference varies with the seed: its 95 % bootstrap "
+        "here. Each question's difference is averaged over seeds, then over questions, with 95 % bootstrap intervals over "
+        "questions; p by randomisation over questions. The last two columns say how much a difference varies with the seed: its 95 % bootstrap "
         "interval over questions and seeds, both drawn again, and its value with each seed."
     )
 

@@ -130,6 +130,6 @@ def test_a_chat_model_asks_the_questions(terminal: Terminal) -> None:
     write_articles()
     with serving() as server:
         terminal.replaced = {"http://localhost:11434/v1": server.address}
-        terminal.type_all(section("docs/train.md", "A language model asks the questions"))
+        terminal.type_all(section("docs/train.md", "A language model writes the questions"))
     assert server.requests and {request["model"] for request in server.requests} == {"qwen2.5:7b"}
     assert len(Corpus.open(Path("corpus")).queries_of("train")) > 0

@@ -69,9 +69,10 @@ def about(found: Cells) -> str:
         f"{len(found)} of {len(CELLS)} cells are done, each `stillhouse new --hours {HOURS}` and `stillhouse run` on "
         f"one core. {MEASURE} / {OTHER} on at most {SIZE.test} test questions, the same in all cells of a corpus. "
         f"{PEER} trains on the same passages, split or cut as `new` chose, for as much processor time as the run took "
-        "here. Each question's difference is averaged over seeds, then over questions, with 95 % bootstrap intervals over "
-        "questions; p by randomisation over questions. The last two columns say how much a difference varies with the seed: its 95 % bootstrap "
-        "interval over questions and seeds, both drawn again, and its value with each seed."
+        "here. Each question's difference is averaged over seeds, then over questions, with 95 % bootstrap intervals "
+        "over questions; p by randomisation over questions. The last two columns say how much a difference varies with "
+        "the seed: its 95 % bootstrap interval over questions and seeds, both drawn again, and its value with each "
+        "seed."
     )
 
 
@@ -82,7 +83,8 @@ def part(title: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
     seeds = "1 seed" if len(cells) == 1 else f"{len(cells)} seeds"
     minutes = np.mean([cell["seconds"] for cell in cells]) / 60
     winners = ", ".join(sorted({cell["winner"] for cell in cells}))
-    counts = f"{first['passages']:,} passages, {first['queries']['dev']:,} labelled dev questions, {seeds}"
+    texts = f"{first['passages']:,} passages of {first['articles']:,} articles"
+    counts = f"{texts}, {first['queries']['dev']:,} labelled dev questions, {seeds}"
     processors = ", ".join(dict.fromkeys(cell["machine"].removeprefix("Machine: ").partition(",")[0] for cell in cells))
     lines += [f"{counts}; {minutes:.0f} CPU-minutes per run ({processors}). Winner: {winners}.", ""]
     lines += [f"| system | {MEASURE} / {OTHER} |", "|---|---|"]

@@ -58,6 +58,7 @@ def run_ours(folder: Path, hours: float, seed: int) -> dict[str, Any]:
     winner = (artifacts / "best" / "retriever" / "manifest.json").read_text(encoding="utf-8")
     return {
         "passages": len(corpus.passages),
+        "articles": corpus.facts["articles"],
         "queries": {split: labelled(corpus, split) for split in ("train", "dev", "test")},
         "values": values_of(corpus, runs),
         "seconds": float(seconds.read_text()),

@@ -25,7 +25,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(ranks: dict[str, float]) -> dict[str, Any]:
     """A run on two questions: each system has its value on both, in nDCG@10 half of it."""
     values = {measure: {name: [ranks[name] * of] * 2 for name in SYSTEMS} for measure, of in MEASURES.items()}
-    counts = {"passages": 50, "queries": {"train": 300, "dev": 9, "test": 2}, "seconds": 120.0}
+    counts = {"passages": 50, "articles": 40, "queries": {"train": 300, "dev": 9, "test": 2}, "seconds": 120.0}
     return counts | {"winner": "distilled", "machine": "Machine: one.", "values": values}
 
 

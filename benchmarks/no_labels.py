@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
             runs = [_measured(make, arguments.data, folder / str(seed), seed) for seed in SEEDS.get(name, (1,))]
             found[name] = _in_short(runs)
             write_kept(kept, found)
-    write_page(arguments.page, page_lines({name: found[name] for name in CORPORA if name in found}))
+    write_page(arguments.page, page_lines(found))
     return 0
 
 
@@ -88,7 +88,8 @@ def _in_short(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def page_lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def page_lines(kept: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    found = {name: kept[name] for name in CORPORA if name in kept}
     machines = " ".join(dict.fromkeys(one["machine"] for one in found.values()))
     lines = ["# Without labels", "", f"Command: `python -m benchmarks no_labels --folder build/no_labels`. {machines}"]
     lines += [

@@ -58,8 +58,9 @@ def article_source(name: str, size: Size, data: Path, folder: Path) -> None:
                     headings[passage] = heading
     rng = random.Random(0)
     asked = rng.sample(sorted(headings), min(size.test + size.dev + size.train, len(headings)))
-    others = [passage for passage in passages if passage not in set(asked)]
-    kept = set(asked) | set(rng.sample(others, min(len(others), size.passages - len(asked))))
+    kept = set(asked)
+    others = [passage for passage in passages if passage not in kept]
+    kept |= set(rng.sample(others, min(len(others), size.passages - len(asked))))
     write(folder / "corpus.jsonl", (row for passage, row in passages.items() if passage in kept))
     write(folder / "queries.jsonl", ({"_id": passage, "text": headings[passage]} for passage in sorted(asked)))
     parts = {"test": asked[: size.test], "dev": asked[size.test :][: size.dev], "train": asked[size.test + size.dev :]}
@@ -71,10 +72,10 @@ def xquad_source(language: str, size: Size, data: Path, folder: Path) -> None:
     with gzip.open(data / "xquad" / f"xquad.{language}.json.gz", "rt", encoding="utf-8") as file:
         articles: list[dict[str, Any]] = json.load(file)["data"]
     for split in ("test", "dev", "train"):
-        count, part = 0, []
-        while articles and count < vars(size)[split]:
+        left, part = vars(size)[split], []
+        while articles and (count := sum(len(paragraph["qas"]) for paragraph in articles[0]["paragraphs"])) <= left:
             part.append(articles.pop(0))
-            count += sum(len(paragraph["qas"]) for paragraph in part[-1]["paragraphs"])
+            left -= count
         if part:
             (folder / f"{split}.json").write_text(json.dumps({"data": part}), encoding="utf-8")
 

@@ -18,7 +18,8 @@ examples:
   stillhouse run --recipe simlm-msmarco --small --folder try-simlm     (every stage of a paper's recipe, on the sample)
   stillhouse run --set retriever_1.epochs=8                            (params.yaml with one setting changed)
   stillhouse run retriever_1                                           (one stage, as dvc.yaml does)
-  stillhouse run --recipe bow-wikipedia --source articles/ --until pretraining --folder bow-wikipedia"""
+  stillhouse run --recipe bow-wikipedia --source articles/ --folder bow-wikipedia
+  stillhouse run --until retriever_1                                   (only what it needs)"""
 
 
 def run_parser() -> Parser:

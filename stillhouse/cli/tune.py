@@ -26,7 +26,7 @@ Run this in a workspace, after `stillhouse run`. Each trial trains with other se
 never the test questions. A trial that is worse than half of the finished ones is stopped early. To continue a stopped
 search, run the same command again; to make it longer, with more --trials.
 
-The more trials, the more of the gain on dev is due to chance: the last line of the output says how certain it is.
+The more trials, the more of the gain on dev is due to chance: the output says how certain it is.
 Confirm the result on the test questions, once.
 
 examples:
@@ -84,14 +84,14 @@ def result(search: Search, recipe: Mapping[str, Any]) -> list[str]:
     best = finished[0]
     differences = np.array(best.user_attrs[RANKS])[:, None] - default[:, None]
     (found,) = compare(differences, Samples(10_000))
-    path = search.folder / "params.yaml"
-    write_whole(path, yaml.safe_dump(merged(recipe, best.user_attrs[SETTINGS]), sort_keys=False))
+    path, settings = search.folder / "params.yaml", search.space.always | best.user_attrs[SETTINGS]
+    write_whole(path, yaml.safe_dump(merged(recipe, settings), sort_keys=False))
     said = (
         f"The best of {tried} trials has RR@10 {best.value:.4f}; {start}: {found.difference:+.4f} (95 % interval "
         f"{found.low:+.4f} to {found.high:+.4f}), p = {min(1.0, tried * found.randomisation_p):.3f}, multiplied by "
         "the number of trials. The trial was chosen on these questions, so expect a smaller gain on others, and "
         "evaluate it on the test questions once."
     )
-    values = [f"{key}: {value}" for key, value in best.user_attrs[SETTINGS].items()]
+    values = [f"{key}: {value}" for key, value in settings.items()]
     follows = f"{path} holds the recipe with these settings. Next: cp {path} params.yaml && stillhouse run"
     return [said, *values, follows]

@@ -108,11 +108,6 @@ def write_curves(folder: Path, rows: list[CurveRow]) -> None:
         write_csv(folder / "signals.csv", ["step", "signal", "value"], signals)
 
 
-def write_coverage(folder: Path, coverage: Mapping[int, float]) -> None:
-    """Writes `coverage.csv`: the share of a passage's tokens among the top k of its vector (BoW Figure 2)."""
-    write_csv(folder / "coverage.csv", ["k", "coverage"], ([rank, f"{share:.6f}"] for rank, share in coverage.items()))
-
-
 def write_csv(path: Path, header: list[str], rows: Iterable[list[object]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

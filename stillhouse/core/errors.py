@@ -26,8 +26,8 @@ CRASH = 1
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 plus the signal's number, as in shells."""
 INTERRUPTION = "stillhouse: interrupted; run the same command again to resume from the last checkpoint"
-NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
-"""Error numbers for a missing permission and a read-only file system."""
+NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
+"""Error numbers for a missing permission, a read-only file system and a name that is too long."""
 NO_PLACE = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -95,6 +95,8 @@ def access_errors() -> Iterator[None]:
             "path"
         ) from error
     except Exception as error:
+        if "Could not determine home directory" in str(error):
+            raise InputError("a path begins with `~` and the name of no user; write it as `~/` or in full") from error
         found = RUST_OS_ERROR.search(str(error))
         if not found or int(found[1]) not in FULL_DISK:
             raise

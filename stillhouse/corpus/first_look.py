@@ -1,6 +1,5 @@
 """A quick look at a source: its numbers of passages and articles, the lengths, and the questions in each split."""
 
-import math
 import random
 import sys
 import time
@@ -14,7 +13,7 @@ import numpy as np
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.ingestion import refuse_lost
 from stillhouse.corpus.sources.detect import open_source
-from stillhouse.corpus.sources.rows import Passage, Qrel, Row
+from stillhouse.corpus.sources.rows import Passage, Qrel, Query, Row
 from stillhouse.corpus.titles import passage_text
 from stillhouse.corpus.words import estimated_tokens
 
@@ -30,7 +29,8 @@ SECONDS = 9.0
 class FirstLook:
     """The format, the number of passages, the tokens of each in a sample, and the judged questions by split.
 
-    `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read.
+    `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read. The
+    labels may be `known` nevertheless.
     `unjudged` counts the questions without labels of a source that was read whole.
     `articles` counts those of the first passages; 0 if they were not counted. `texts` are the passages of the sample as
     models read them. `lengths` include special tokens, and are estimates unless a tokenizer `counted` them.
@@ -45,6 +45,7 @@ class FirstLook:
     texts: tuple[str, ...] = ()
     counted: bool = False
     unjudged: int = 0
+    known: bool = True
 
     @property
     def tokens(self) -> int:
@@ -58,8 +59,8 @@ class FirstLook:
 
     @property
     def labelled(self) -> bool:
-        """Whether there are training questions. If time ran out, any judged question counts as a sign of them."""
-        return bool(self.questions.get("train") or (self.questions and not self.whole))
+        """Whether there are training questions. If not all labels were read, any is taken for a sign of them."""
+        return bool(self.questions.get("train") or (self.questions and not self.known))
 
 
 def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
@@ -68,7 +69,9 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     Raises `InputError` for a source that cannot be opened, or that is read to its end and has no passages or has lost
     its labels (`refuse_lost`).
     """
-    opened, end = open_source(source), math.inf
+    opened = open_source(source)
+    parts, end = list(opened.parts(sys.maxsize, map))[::-1], time.monotonic() + seconds
+    known = len(parts) > 1  # else labels and passages may take turns
     texts: list[str] = []
     chance = random.Random(0)
     judged: dict[str, set[str]] = defaultdict(set)
@@ -78,10 +81,8 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     def rows() -> Iterator[Row]:
         """The rows until time runs out; of a passage's text, only whether there is any."""
         nonlocal passages, whole, end
-        parts = reversed(list(opened.parts(sys.maxsize, map)))
         for number, row in enumerate(chain.from_iterable(map(part.finish, part.read()) for part in parts)):
             if isinstance(row, Passage):
-                end = end if passages else time.monotonic() + seconds
                 passages += 1
                 # Reservoir sampling: after any number of passages, each of them was kept with the same probability.
                 place = len(texts) if len(texts) < PASSAGES_KEPT else chance.randrange(passages)
@@ -93,7 +94,9 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
             elif isinstance(row, Qrel):
                 judged[row.split].add(row.query_id)
             yield row
-            if number % ROWS_AT_ONCE == 0 and time.monotonic() > end:
+            if known and isinstance(row, Query | Qrel):
+                end = time.monotonic() + seconds
+            elif number % ROWS_AT_ONCE == 0 and time.monotonic() > end:
                 whole = False
                 return
 
@@ -105,4 +108,6 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
         questions = {split: len(queries) for split, queries in judged.items()}
     lengths = tuple(map(estimated_tokens, texts))
     unjudged = len(corpus.unjudged) if whole else 0
-    return FirstLook(opened.format, passages, lengths, questions, whole, len(articles), tuple(texts), unjudged=unjudged)
+    return FirstLook(
+        opened.format, passages, lengths, questions, whole, len(articles), tuple(texts), False, unjudged, known or whole
+    )

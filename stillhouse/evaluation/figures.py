@@ -304,6 +304,11 @@ def comparisons(
     return result
 
 
+def cell(mean: float, interval: Sequence[float], best: bool, change: Comparison | None) -> dict[str, Any]:
+    """A mean in a table of a page, with its interval."""
+    return {"mean": mean, "low": interval[0], "high": interval[1], "best": best, "change": change}
+
+
 def significance_json(found: Mapping[tuple[str, str], Mapping[str, Comparison]]) -> dict[str, Any]:
     """{system: {baseline: {measure: {difference, low, high, p-values}}}}."""
     result: dict[str, Any] = {}

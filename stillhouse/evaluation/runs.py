@@ -207,22 +207,18 @@ def places(query_L: np.ndarray) -> np.ndarray:
     return (np.arange(len(query_L)) - np.repeat(start, np.diff(start, append=len(query_L))) + 1).astype(np.int32)
 
 
-def top_rows(path: Path, passage_ids: PassageIds, depth: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """The first `depth` passages of every query of a run file, as rows of the corpus with `passage_ids`.
+def ranked_rows(path: Path, passage_ids: PassageIds) -> tuple[list[str], np.ndarray]:
+    """The passages of every query of a run file, as rows of the corpus with `passage_ids`.
 
-    Returns `(query_ids, rows_QK, scores_QK)`: the queries in the file's order, rows int32 padded with -1, scores
-    float32 padded with -inf, K = `depth`. Raises `InputError` if the run names a passage that the corpus does not have.
+    Returns `(query_ids, rows_QK)`: the queries in the file's order, rows int32, best first and padded with -1. Raises
+    `InputError` if the run names a passage that the corpus does not have.
     """
     lines = read_run(path)
     query_number, query_ids = pd.factorize(lines["query_id"])
     place = lines["rank"].to_numpy() - 1
-    kept = place < depth
-    rows = rows_of_run(path, lines, passage_ids)[kept]
-    rows_QK = np.full((len(query_ids), depth), -1, dtype=np.int32)
-    scores_QK = np.full((len(query_ids), depth), -np.inf, dtype=np.float32)
-    rows_QK[query_number[kept], place[kept]] = rows
-    scores_QK[query_number[kept], place[kept]] = lines["score"].to_numpy()[kept]
-    return [str(query_id) for query_id in query_ids], rows_QK, scores_QK
+    rows_QK = np.full((len(query_ids), place.max(initial=-1) + 1), -1, dtype=np.int32)
+    rows_QK[query_number, place] = rows_of_run(path, lines, passage_ids)
+    return [str(query_id) for query_id in query_ids], rows_QK
 
 
 def rows_of_run(path: Path, lines: pd.DataFrame, passage_ids: PassageIds) -> np.ndarray:

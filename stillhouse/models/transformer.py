@@ -154,8 +154,8 @@ def load_model(auto: Any, folder: Path, config: PreTrainedConfig | None = None) 
 
     `config` comes from `read_config` and may be changed, for example to fewer layers than the folder has. A head that
     the folder lacks, or has in another shape, is drawn from torch's random state; BERT's pooler, which an encoder saved
-    with its language-model head lacks, always alike. Raises `InputError` for weights that
-    are missing, damaged, a pickle, or that lack part of the configured encoder.
+    with its language-model head lacks, always alike. Raises `InputError` for weights that are missing, damaged, a
+    pickle, or that lack part of the configured encoder.
     """
     config, folder = config or read_config(folder), transformer_in(folder)
     if type(config) not in auto._model_mapping:

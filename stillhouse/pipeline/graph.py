@@ -217,7 +217,10 @@ GRAPHS: Mapping[str, Mapping[str, tuple[GraphStep, ...]]] = {
     "labelled": LABELLED,
     "unlabelled": UNLABELLED,
     "language-model": LANGUAGE_MODEL,
-    PRETRAINING: {stage: SIMLM[stage] for stage in ("corpus", PRETRAINING)},
+    PRETRAINING: {
+        "corpus": tuple(step for step in SIMLM["corpus"] if step.name not in ("fetch_reranker", "bm25")),
+        PRETRAINING: SIMLM[PRETRAINING],
+    },
 }
 """By the name that recipes give; a recipe without one has the first."""
 

@@ -157,7 +157,7 @@ def divided(look: FirstLook, usual: float) -> dict[str, Any]:
     which the share `usual` would become dev."""
     train, dev, test = (look.questions.get(split, 0) for split in ("train", "dev", "test"))
     found: dict[str, Any] = {}
-    if not look.whole or train < 2:
+    if not look.known or train < 2:
         return found
     if dev and not test:
         found["splits"] = {"dev": "test"}
@@ -210,8 +210,9 @@ def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> st
     """A line on the trainings that compute a batch in parts; empty if none does."""
     keys = {"gradient_cache", "gradient_accumulation_steps"}
     parts = ", ".join(f"{name} ({key})" for name, section in settings.items() for key in sorted(keys & section.keys()))
-    why = f"with {memory / 2**30:.0f} GiB of memory, training computes a batch in parts, which is slower"
-    return f"{why}: {parts}" if parts else ""
+    return f"with {memory / 2**30:.0f} GiB of memory, a batch is computed in parts, which is slower: {parts}" * bool(
+        parts
+    )
 
 
 def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]]) -> str:
@@ -238,7 +239,7 @@ def _questions(look: FirstLook) -> str:
     names = {"train": "training", "dev": "dev", "test": "test"}
     counts = [f"{look.questions[split]:,} {name}" for split, name in names.items() if look.questions.get(split)]
     found = f"{', '.join(counts)} questions" if counts else "no questions"
-    if counts and not look.whole:
+    if counts and not look.known:
         return f"at least {found}"
     if counts and not look.labelled:
         return f"{found}, but none to train on"

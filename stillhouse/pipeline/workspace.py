@@ -114,13 +114,7 @@ def refuse_missing(source: str) -> None:
     """Raises `InputError` for a source that is neither a path nor a name that `ingest` knows."""
     from stillhouse.corpus.sources.ir_datasets_id import SCHEME
 
-    try:
-        there = source == SAMPLE or source.startswith(SCHEME) or Path(source).expanduser().exists()
-    except PermissionError:
-        raise
-    except (OSError, RuntimeError):  # a name that is too long, or the home of an unknown user
-        there = False
-    if not there:
+    if not (source == SAMPLE or source.startswith(SCHEME) or Path(source).expanduser().exists()):
         raise InputError(
             f"the source {source} does not exist; give --source a folder, a file, '{SAMPLE}' or '{SCHEME}<id>'"
         )

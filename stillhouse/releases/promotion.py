@@ -12,6 +12,7 @@ from typing import Any
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import own_namespace
+from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.settings import PIPELINE, RUN
 from stillhouse.core.remote.git import REMOTE, Git
 from stillhouse.corpus.difference import fingerprint
@@ -97,6 +98,13 @@ def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorde
         data.record(candidate.folder)
     base = candidate.base or git.commit_of("HEAD")
     refuse_overtaken(read_history(git), against)  # both before anything is sent
+    if (
+        not git.commit_of(f"{REMOTE}/{branch}")
+        or git("rev-list", "--count", base, "--not", f"--remotes={REMOTE}") != "0"
+    ):
+        raise InputError(
+            f"commits of {branch} are not on {REMOTE}; run `git push -u {REMOTE} {branch}`, and promote again"
+        )
     refuse_changed(git, base, git.commit_of(f"{REMOTE}/{branch}"), against, branch)
     data.push(candidate.folder)
     release = publish(git, record, candidate.bump, branch, base, against)

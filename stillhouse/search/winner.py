@@ -80,7 +80,7 @@ def describe_winner(winner: Contender, contenders: Mapping[str, Contender], metr
     )
     queries = len(winner.reciprocal_ranks)
     first = next(iter(contenders))
-    none = "nothing was shown to be better than the base model"
+    none = f"nothing was shown to be better than {'the base model' if first == 'zero_shot' else first}"
     found = none if winner.name == first else f"the winner is {winner.name}"
     formula = "" if winner.fusion.method == "dense" else f" ({winner.fusion})"
     return f"{found}{formula}, by {SHOWN[metric]}; RR@10 (log-likelihood) of {queries} dev queries: {figures}"

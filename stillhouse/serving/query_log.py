@@ -51,7 +51,10 @@ class QueryLog:
         self._clear_daily()
 
     def _clear_daily(self) -> None:
-        clear_old(self._folder, self.days)
+        try:
+            clear_old(self._folder, self.days)
+        except OSError as error:
+            self._log(f"old files of the query log cannot be deleted: {error}")
         timer = threading.Timer(24 * 3600, self._clear_daily)
         timer.daemon = True
         timer.start()

@@ -124,10 +124,7 @@ class ReleasedSource:
         history = read_history(self._git, fetch=False)
         release = history.find(self._version) if self._version else history.champion
         if release is None:
-            raise InputError(
-                f"nothing is released in {self._repository} yet; `stillhouse release promote` releases what "
-                "`dvc repro` made"
-            )
+            raise InputError(f"nothing is released in {self._repository} yet; run `stillhouse release promote` there")
         return release
 
     def _fetch(self, release: Release, folder: Path) -> None:

@@ -10,7 +10,7 @@ from sources_to_damage import write_files
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.cleaning import clean
-from stillhouse.corpus.sources.detect import FORMATS, detect, open_source
+from stillhouse.corpus.sources.detect import FORMATS, open_source
 from stillhouse.corpus.sources.plain_article import unlinked
 from stillhouse.corpus.sources.rows import Passage
 
@@ -142,8 +142,8 @@ def test_a_single_file_is_recognised_by_its_first_object(tmp_path: Path) -> None
     write_files(
         {"x.jsonl": b'oops\n{"passage_id": 4, "text": "x"}\n', "y.jsonl": json.dumps(ARTICLE).encode()}, tmp_path
     )
-    assert detect(tmp_path / "x.jsonl") == "jsonl"
-    assert detect(tmp_path / "y.jsonl") == "article-jsonl"
+    assert open_source(str(tmp_path / "x.jsonl")).format == "jsonl"
+    assert open_source(str(tmp_path / "y.jsonl")).format == "article-jsonl"
     assert list(clean(open_source(str(tmp_path / "x.jsonl")).rows()).passages) == ["4"]
 
 

@@ -15,7 +15,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.measures import parse_measures, per_query
 from stillhouse.evaluation.rankings import order_by_score
-from stillhouse.evaluation.runs import read_run, strictly_falling, top_rows, write_run
+from stillhouse.evaluation.runs import ranked_rows, read_run, strictly_falling, write_run
 
 QRELS = ["query_id", "passage_id", "relevance"]
 PASSAGES = PassageIds(["p0", "p1", "p2", "p3"])
@@ -136,7 +136,7 @@ def test_missing_files_and_unknown_passages_are_refused(tmp_path: Path) -> None:
         read_run(tmp_path / "none.trec")
     (tmp_path / "test.trec").write_text("q Q0 ghost 1 1.0 s\n")
     with pytest.raises(InputError, match="'ghost'"):
-        top_rows(tmp_path / "test.trec", PASSAGES, 3)
+        ranked_rows(tmp_path / "test.trec", PASSAGES)
 
 
 def read_text(path: Path, text: str) -> pd.DataFrame:

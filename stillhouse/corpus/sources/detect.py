@@ -99,7 +99,7 @@ def _only_table(location: Path) -> Path | None:
     if location.is_file() or find_tables(location):
         return None
     only = [path for path in sorted(location.iterdir()) if path.name[0] != "."]
-    return only[0] if len(only) == 1 and only[0].name.endswith(TABLE_SUFFIXES) and only[0].is_file() else None
+    return only[0] if len(only) == 1 and only[0].name.lower().endswith(TABLE_SUFFIXES) and only[0].is_file() else None
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:
@@ -110,11 +110,6 @@ def _refuse_unread_labels(location: Path, opened: Source) -> None:
                 f"{path} has questions, which are not read beside {next(iter(opened.files))}; write them as "
                 "queries.jsonl and qrels/train.tsv, or name this file as the source"
             )
-
-
-def detect(location: Path) -> str:
-    """The format of a folder or file, by file names. Raises `InputError` that says what is there and what is read."""
-    return _recognised(location)[1]
 
 
 def _recognised(location: Path) -> tuple[Path, str]:
@@ -146,13 +141,13 @@ def _content(location: Path) -> str:
 def _detect_file(path: Path) -> str | None:
     if training_files(path):
         return TRAINING
-    if path.name.endswith((".jsonl", ".jsonl.gz")):
+    if path.name.lower().endswith((".jsonl", ".jsonl.gz")):
         return ARTICLE_JSONL if _holds_articles(path) else JSONL
     if squad_paths(path) and _is_squad(path):
         return SQUAD
     if evaluator_files(path):
         return EVALUATOR_JSON
-    if path.name.endswith(TABLE_SUFFIXES):
+    if path.name.lower().endswith(TABLE_SUFFIXES):
         return TABLES
     return ARTICLE_TREE if path.suffix.lower() in article_tree.SUFFIXES else None
 

@@ -127,7 +127,7 @@ def _blocks(page: Any) -> Iterator[Block]:
     walk = etree.iterwalk(page, events=("start", "end", "comment", "pi"))
     for event, element in walk:
         tag = element.tag if isinstance(element.tag, str) else ""
-        of_data = tag == "table" and element.find(".//th") is not None  # others often lay out a page
+        of_data = tag == "table" and element.xpath("boolean(tr/th | */tr/th)")  # others lay out a page
         if event == "start":
             if tag not in INLINE:
                 yield from flush()

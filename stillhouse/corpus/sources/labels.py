@@ -45,8 +45,8 @@ def find_labels(folder: Path, *splits: str) -> dict[str, Path]:
     for name, split in split_of.items():
         if not split or not name.endswith((*LINES, *SUFFIXES)):
             raise InputError(
-                f"{qrels[name]} is not a split; rename it to train.tsv, dev.tsv or test.tsv (or .jsonl, .csv, "
-                ".parquet), or delete it"
+                f"{qrels[name]} is not a split; rename it to qrels/train.tsv, dev.tsv or test.tsv (or .jsonl, "
+                ".csv, .parquet), or delete it"
             )
         if len(same := {PART.sub("", other) for other in qrels if split_of[other] == split}) > 1:
             raise InputError(f"{folder} has both {' and '.join(sorted(same))}; remove one of them")

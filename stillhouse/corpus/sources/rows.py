@@ -25,7 +25,7 @@ _WORD = re.compile(r"(?<![a-z])(?:doc)?(train|dev|validation|valid|val|test)(?![
 
 
 class Passage(NamedTuple):
-    """`position` counts from 0 within the article; `where` is `file:line` inside the source.
+    """`position` is the order within the article; equal ones keep the source's. `where` is `file:line` in the source.
 
     `fields` are other facts about the passage, such as its page, a product or a date: `{"page": 3}`.
     """

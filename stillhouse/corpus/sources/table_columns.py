@@ -113,7 +113,7 @@ def files_of(folder: Path, table: str) -> list[TableOfFile]:
 
 def suffix_of(path: Path) -> str | None:
     """The suffix in `SUFFIXES` that a file's name ends in, or None."""
-    return next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
 def named_columns(columns: Mapping[str, str]) -> dict[tuple[str, str], str]:

@@ -52,7 +52,17 @@ from stillhouse.corpus.sources.rows import (
 QUERY_ID = ("query_id", "qid", "id", "_id")
 PASSAGE_ID = ("docid", "doc_id", "passage_id", "psg_id", "id", "_id")
 QUERY = ("anchor", "query", "question")
-POSITIVES = ("pos", "positive_passages", "positive", "positives", "positive_ctxs", "context", "answer")
+POSITIVES = (
+    "pos",
+    "positive_passages",
+    "positive",
+    "positives",
+    "positive_ctxs",
+    "context",
+    "passage",
+    "document",
+    "answer",
+)
 NEGATIVES = ("neg", "negative_passages", "hard_negative_ctxs", "negative_ctxs", "negative", "negatives")
 PASSAGE_TEXT = "text"
 """A row with this column is a passage, whatever else it has."""
@@ -146,7 +156,7 @@ def read_rows(path: Path) -> Iterator[Fields | Rejected]:
 
 
 def _is_delimited(path: Path) -> bool:
-    return path.name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
+    return path.name.lower().endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz"))
 
 
 def _delimited(path: Path) -> Iterator[Fields | Rejected]:
@@ -198,7 +208,7 @@ def training_files(location: Path) -> dict[Path, Columns]:
 
 def _candidates(location: Path) -> list[Path]:
     paths = sorted(location.iterdir()) if location.is_dir() else [location]
-    return [path for path in paths if path.is_file() and path.name.endswith(SUFFIXES)]
+    return [path for path in paths if path.is_file() and path.name.lower().endswith(SUFFIXES)]
 
 
 def _refuse_others(location: Path, files: Mapping[Path, Columns]) -> None:

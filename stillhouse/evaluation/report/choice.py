@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from stillhouse.evaluation.systems import short_name
 
 START = "zero_shot"
-MEASURES = {
-    "log_likelihood": "log-likelihood (how likely its scores make the right passages)",
-    "rr10": "RR@10",
-}
+MEASURES = {"log_likelihood": "log-likelihood (of the right passages, by its scores)", "rr10": "RR@10"}
 """What can choose a winner, by its name in the settings of `select-best`."""
 
 

@@ -18,8 +18,8 @@ from stillhouse.core.pages import page_template
 from stillhouse.corpus.schemas import GENERATED
 from stillhouse.corpus.settings import TASKS
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.figures import Measured, by_origin
-from stillhouse.evaluation.report.choice import Choice
+from stillhouse.evaluation.figures import Measured, by_origin, cell
+from stillhouse.evaluation.report.choice import START, Choice
 from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
 from stillhouse.evaluation.report.examples import example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
@@ -38,8 +38,6 @@ VERBATIM = "a sentence → its own passage"
 """The text for `ict` in a corpus whose articles have one passage each."""
 ADJECTIVES = ("zero_shot", "reranked", "distilled")
 """Systems with adjectives as names, which need a noun in a sentence."""
-START = "zero_shot"
-"""The system of the base model."""
 WINNER = "best"
 """The system that `select-best` chose."""
 BEFORE = {"zero_shot_hybrid": "the base model with BM25", START: "the base model", "bm25": "BM25"}
@@ -180,14 +178,8 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
     for system in test.systems:
         step = content.comparisons.get((system, before), {})
         cells = [
-            {
-                "mean": means[system][measure],
-                "low": content.intervals[system][measure][0],
-                "high": content.intervals[system][measure][1],
-                "best": means[system][measure] == best[measure],
-                "change": step.get(measure),
-            }
-            for measure in test.measures
+            cell(mean, content.intervals[system][measure], mean == best[measure], step.get(measure))
+            for measure, mean in ((measure, means[system][measure]) for measure in test.measures)
         ]
         dev_mean = dev_means[system][test.measures[0]] if system in dev_means else None
         choice = choice_of(content, system)

@@ -33,6 +33,8 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
     own_style = (here / "style.css").read_text(encoding="utf-8")
     sweep, has_dev = table.sweep, any(row.dev for row in table.done)
     coverage = coverage_curves(sweep, outcomes)
+    variants = [row.variant for row in table.rows]
+    changed = {key for variant in variants for key in (*variant.overrides, *variant.inputs, variant.retriever)} - {""}
     return page_template(here / "page.html", **formats).render(
         title=sweep.title or sweep.name,
         note=" ".join(sweep.note.split()),
@@ -41,6 +43,7 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
         main=table.measures[0],
         sweep=sweep,
         headline=headline(table),
+        same=all(key.startswith("pretraining.") for key in changed),
         winners=sum(_beats(row, table.measures[0]) for row in table.done),
         significant=SIGNIFICANT,
         has_dev=has_dev,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ class Failure:
         """An error of a step, with its message on one line."""
         text = " ".join(str(error).split())
         if not isinstance(error, InputError):
+            traceback.print_exception(error)
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         return cls(step.name, text, isinstance(error, InputError))
 

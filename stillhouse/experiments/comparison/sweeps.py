@@ -39,7 +39,7 @@ def sweep_of_flags(objectives: str, vary: Sequence[str], name: str) -> Sweep:
             )
         if key in grid:
             raise InputError(f"--vary names {key} twice; put all its values in one list")
-        grid[key] = [parse_yaml(value, f"--vary {key}") for value in split_list(values, f"--vary {key}")]
+        grid[key] = parse_yaml(f"[{values}]", f"--vary {key}")
     title = "Pre-training objectives" if list(grid) == [OBJECTIVE] else "Comparison by " + ", ".join(grid)
     return make_sweep(name, {"title": title, "grid": grid, "axis": _axis(grid)}, "the flags of stillhouse compare")
 

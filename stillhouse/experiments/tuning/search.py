@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import optuna
 
 JOURNAL = "journal.log"
-SETTINGS, RANKS, ABOUT = "settings", "reciprocal_ranks", "about"
+SETTINGS, RANKS, ABOUT, WHY = "settings", "reciprocal_ranks", "about", "why"
 """The attributes of a trial: its settings and RR@10 of each dev question. That of the study: what it searches."""
 OF_SETTINGS = ("bad_input", "not_finite", "out_of_memory")
 """Failures of a trial that other settings may avoid."""
@@ -62,10 +62,10 @@ class Search:
         own = journal.is_file() and journal.read_bytes().startswith(b'{"op_code"')
         if folder.is_dir() and any(folder.iterdir()) and not own:
             raise InputError(f"{folder} holds files that are not from a search; choose another --folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "trials").mkdir(parents=True, exist_ok=True)
+        self.study = _study(journal)
         if not (folder / ".gitignore").exists():
             write_whole(folder / ".gitignore", "*\n")
-        self.study = _study(journal)
         self.default = self._measured({}, self.shared, artifacts)
         made = read_manifest(self.shared / self.steps[-1].name / "index", verify=False).digest
         about = digest_json([made, repr(space)])
@@ -84,7 +84,8 @@ class Search:
         def tell(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
             best = max([float(np.mean(self.default)), *(one.value for one in self.finished())])
             named = ", ".join(f"{key} {value}" for key, value in trial.user_attrs[SETTINGS].items())
-            said = "stopped early" if trial.value is None or trial.state.name == "PRUNED" else f"dev {trial.value:.4f}"
+            early = trial.value is None or trial.state.name == "PRUNED"
+            said = trial.user_attrs.get(WHY, "stopped early") if early else f"dev {trial.value:.4f}"
             log(f"trial {len(self.tried())} of {trials}: {named}: {said}; best so far {best:.4f}")
             kept = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
             for other in (self.folder / "trials").iterdir():  # retrievers and checkpoints of all but the best
@@ -129,6 +130,7 @@ class Search:
             ranks = same[0] if same else self._trained(settings, listen)
         except Exception as error:
             if reason(error) in OF_SETTINGS:
+                trial.set_user_attr(WHY, str(error))
                 raise TrialPruned from error
             raise
         trial.set_user_attr(RANKS, ranks)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +14,7 @@ import pyarrow.parquet as pq
 from stillhouse.core.artifacts import write_json
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs
+from stillhouse.evaluation.figures import Measured, comparisons, intervals, measure_runs, significance_json
 from stillhouse.evaluation.measures import Measure
 from stillhouse.evaluation.own_passages import same_as
 from stillhouse.evaluation.samples import Samples
@@ -51,12 +49,6 @@ class OneCorpus:
     measured: Measured
     intervals: Mapping[str, Mapping[str, list[float]]]
     comparisons: Mapping[str, Mapping[str, Comparison]]
-
-    def best(self, measure: str) -> list[str]:
-        """The systems with the highest mean; several if their means are equal."""
-        means = self.measured.means()
-        highest = max(of[measure] for of in means.values())
-        return [system for system, of in means.items() if of[measure] == highest]
 
 
 def measure_corpus(
@@ -101,10 +93,7 @@ def by_group(corpora: Sequence[OneCorpus]) -> dict[str, Means]:
 
 
 def mean_of(means: Sequence[Means]) -> Means:
-    return {
-        system: {measure: float(np.mean([of[system][measure] for of in means])) for measure in of_first}
-        for system, of_first in means[0].items()
-    }
+    return pd.concat(map(pd.DataFrame, means)).groupby(level=0, sort=False).mean().to_dict()  # type: ignore[return-value]
 
 
 def average(corpora: Sequence[OneCorpus]) -> Means:
@@ -114,14 +103,8 @@ def average(corpora: Sequence[OneCorpus]) -> Means:
 
 def best_on(corpora: Sequence[OneCorpus]) -> dict[str, dict[str, int]]:
     """{system: {measure: number of groups where its mean is the highest}}; ties count for each system."""
-    first, groups = corpora[0].measured, by_group(corpora).values()
-    return {
-        system: {
-            measure: sum(of[system][measure] == max(other[measure] for other in of.values()) for of in groups)
-            for measure in first.measures
-        }
-        for system in first.systems
-    }
+    best = [of.eq(of.max(axis=1), axis=0).astype(int) for of in map(pd.DataFrame, by_group(corpora).values())]
+    return pd.concat(best).groupby(level=0, sort=False).sum().to_dict()  # type: ignore[return-value]
 
 
 def metrics_json(corpora: Sequence[OneCorpus], failed: Mapping[str, str]) -> dict[str, Any]:
@@ -143,11 +126,8 @@ def write_files(corpora: Sequence[OneCorpus], failed: Mapping[str, str], setting
     write_json(folder / "metrics.json", metrics_json(corpora, failed))
     write_json(folder / "intervals.json", {corpus.name: corpus.intervals for corpus in corpora})
     tests = {
-        corpus.name: {
-            system: {settings.baseline: {name: dataclasses.asdict(of) for name, of in by_measure.items()}}
-            for system, by_measure in corpus.comparisons.items()
-        }
-        for corpus in corpora
+        of.name: significance_json({(system, settings.baseline): found for system, found in of.comparisons.items()})
+        for of in corpora
     }
     write_json(folder / "significance.json", tests)
     tables = {(corpus.name, name): values for corpus in corpora for name, values in corpus.measured.values.items()}

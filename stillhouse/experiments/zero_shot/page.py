@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.pages import page_template
+from stillhouse.evaluation.figures import cell
 from stillhouse.evaluation.report.page import count, p_value, signed
 from stillhouse.evaluation.significance import SIGNIFICANT
 from stillhouse.experiments.zero_shot.figures import OneCorpus, Settings, average, best_on, by_group
@@ -45,16 +46,11 @@ def _groups(corpora: Sequence[OneCorpus]) -> list[dict[str, Any]]:
 
 
 def _row(corpus: OneCorpus, measure: str) -> dict[str, Any]:
-    means, best = corpus.measured.means(), corpus.best(measure)
+    means = {system: of[measure] for system, of in corpus.measured.means().items()}
+    best, change = max(means.values()), {system: of.get(measure) for system, of in corpus.comparisons.items()}
     cells = [
-        {
-            "mean": of[measure],
-            "low": corpus.intervals[system][measure][0],
-            "high": corpus.intervals[system][measure][1],
-            "best": system in best,
-            "change": corpus.comparisons.get(system, {}).get(measure),
-        }
-        for system, of in means.items()
+        cell(mean, corpus.intervals[system][measure], mean == best, change.get(system))
+        for system, mean in means.items()
     ]
     return {
         "name": corpus.name,

@@ -112,7 +112,8 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         read, own = {"corpus": f"{corpus}/ingest/corpus"}, steps.setdefault(corpus, [])
         # Only test queries matter here; one train and one dev query are the minimum for `ingest`.
         few = {"max_train_queries": 1, "max_dev_queries": 1, "max_test_queries": arguments.max_queries or None}
-        add(own, GraphStep(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", dev_fraction=0.0, **few)
+        few |= {"seed": arguments.seed, "dev_fraction": 0.0}
+        add(own, GraphStep(f"{corpus}/ingest", "ingest"), source=str(path), queries="source", **few)
         runs[corpus] = {}
         if hybrids or not arguments.no_bm25:
             add(own, GraphStep(f"{corpus}/{BM25}", "bm25", read), depth=depth, negatives_depth=1)

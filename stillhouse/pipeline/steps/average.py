@@ -35,7 +35,6 @@ class Config(DevRankingConfig, EncodingConfig):
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
-
     from stillhouse.core.curves import write_csv
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder

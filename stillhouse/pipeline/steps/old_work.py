@@ -31,7 +31,7 @@ def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
             continue
         with suppress(InputError, OSError), only_process(folder):
             # A folder that is gone by now raises `OSError`.
-            if all(path.stat().st_mtime < limit for path in chain([folder], folder.rglob("*"))):
+            if all(path.lstat().st_mtime < limit for path in chain([folder], folder.rglob("*"))):
                 shutil.rmtree(folder)
                 removed.append(folder.name)
     return removed

@@ -10,7 +10,7 @@ from stillhouse.pretraining.settings import PretrainingConfig as Config
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import write_json
-    from stillhouse.core.curves import best_row, intervals_of, metrics_of, write_coverage, write_curves
+    from stillhouse.core.curves import best_row, intervals_of, metrics_of, write_csv, write_curves
     from stillhouse.pretraining.inputs import pass_on
     from stillhouse.pretraining.run import pretrain
 
@@ -21,7 +21,9 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     done = pretrain(config, inputs, context)
     done.save(outputs["encoder"])
     write_curves(outputs["curves"], done.rows)
-    write_coverage(outputs["curves"], done.coverage)
+    # The share of a passage's tokens among the top k of its vector (BoW Figure 2).
+    shares = ([rank, f"{share:.6f}"] for rank, share in done.coverage.items())
+    write_csv(outputs["curves"] / "coverage.csv", ["k", "coverage"], shares)
     write_json(outputs["curves"] / "coverage_examples.json", done.coverage_examples)
     first, best = done.rows[0], best_row(done.rows, config.metric_for_best_model)
     facts = {

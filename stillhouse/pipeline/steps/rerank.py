@@ -25,7 +25,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
 
     from stillhouse.corpus.store import Corpus, open_passage_texts
-    from stillhouse.evaluation.runs import read_run, reordered, top_rows, write_run
+    from stillhouse.evaluation.runs import ranked_rows, reordered, write_run
     from stillhouse.models.cross_encoder import CrossEncoder
     from stillhouse.models.pair_scores import score_pairs
 
@@ -33,9 +33,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     model = CrossEncoder.load(inputs["reranker"])
     scored = 0
     for split in ("dev", "test"):
-        path = inputs["candidates"] / f"{split}.trec"
-        depth = int(read_run(path)["rank"].max()) if path.stat().st_size else 0
-        ids, rows_QK, _ = top_rows(path, corpus.passage_ids, depth)
+        ids, rows_QK = ranked_rows(inputs["candidates"] / f"{split}.trec", corpus.passage_ids)
         questions = corpus.queries_of(split).set_index("query_id")["text"].reindex(ids).to_numpy(dtype=object)
         deep = (config.dev_depth if split == "dev" else None) or config.depth
         query_P, rank_P = np.nonzero(rows_QK[:, :deep] >= 0)

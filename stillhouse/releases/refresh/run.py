@@ -106,10 +106,7 @@ def champion_of(git: Git, repo: str) -> Release:
     """The release in use. Raises `InputError` if there is none."""
     champion = read_history(git).champion
     if champion is None:
-        raise InputError(
-            f"nothing is released in {repo} yet, so there is nothing to refresh; run the whole pipeline (`dvc repro`), "
-            "then `stillhouse release promote`"
-        )
+        raise InputError(f"nothing is released in {repo} yet; run `dvc repro`, then `stillhouse release promote`")
     return champion
 
 

@@ -34,6 +34,9 @@ def open_clone(repo: str, branch: str, folder: Path) -> Git:
     refuse_secret(repo, "the repository of the releases")
     local = Path(repo).expanduser()
     address = str(local.resolve()) if local.is_dir() else repo
+    if (local / ".git").exists() and (remote := Git(local).if_it_succeeds("remote", "get-url", REMOTE)):
+        # Git takes no push into a work tree.
+        address = str((local / remote).resolve()) if (local / remote).is_dir() else remote
     if not folder.exists() or not any(folder.iterdir()):
         return _clone(address, branch, folder)
     if not (folder / MARK).is_file():

@@ -51,11 +51,15 @@ REMEDIES = (
 
 
 def rows_of(documents: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Raises `InputError` if an id or a text is missing, and for what is not valid Unicode."""
+    """Documents as whole rows. Raises `InputError` if an id or a text is missing, and for what JSON cannot hold."""
     rows = [dict.fromkeys(TEXTS, "") | {"fields": {}} | dict(each) for each in documents]
     for row in rows:
-        if not (row["passage_id"].strip() and row["text"].strip() and is_unicode("".join(row[name] for name in TEXTS))):
-            raise InputError("a document has no passage_id or no text, or is not valid Unicode; correct it")
+        try:
+            sound = is_unicode(json.dumps(row, ensure_ascii=False, allow_nan=False))
+        except ValueError:
+            sound = False
+        if not (sound and row["passage_id"].strip() and row["text"].strip()):
+            raise InputError("a document has no passage_id or no text, or is not valid JSON; correct it")
     return rows
 
 

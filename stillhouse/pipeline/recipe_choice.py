@@ -210,9 +210,8 @@ def describe_parts(settings: Mapping[str, Mapping[str, Any]], memory: int) -> st
     """A line on the trainings that compute a batch in parts; empty if none does."""
     keys = {"gradient_cache", "gradient_accumulation_steps"}
     parts = ", ".join(f"{name} ({key})" for name, section in settings.items() for key in sorted(keys & section.keys()))
-    return f"with {memory / 2**30:.0f} GiB of memory, a batch is computed in parts, which is slower: {parts}" * bool(
-        parts
-    )
+    why = f"with {memory / 2**30:.0f} GiB of memory, training computes a batch in parts, which is slower"
+    return f"{why}: {parts}" if parts else ""
 
 
 def describe(recipe: str, look: FirstLook, own: Mapping[str, Mapping[str, Any]]) -> str:

@@ -75,8 +75,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     texts: list[str] = []
     chance = random.Random(0)
     judged: dict[str, set[str]] = defaultdict(set)
-    articles: set[str] = set()
-    passages, whole = 0, True
+    articles, passages, whole = set[str](), 0, True
 
     def rows() -> Iterator[Row]:
         """The rows until time runs out; of a passage's text, only whether there is any."""

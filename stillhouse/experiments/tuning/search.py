@@ -84,10 +84,9 @@ class Search:
         def tell(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
             best = max([float(np.mean(self.default)), *(one.value for one in self.finished())])
             named = ", ".join(f"{key} {value}" for key, value in trial.user_attrs[SETTINGS].items())
-            why, whole = trial.user_attrs.get(WHY, "stopped early"), trial.state.name == "COMPLETE"
-            log(
-                f"trial {len(self.tried())} of {trials}: {named}: {f'dev {trial.value:.4f}' if whole else why}; best so far {best:.4f}"
-            )
+            whole, why = trial.state.name == "COMPLETE", trial.user_attrs.get(WHY, "stopped early")
+            said = f"dev {trial.value:.4f}" if whole else why
+            log(f"trial {len(self.tried())} of {trials}: {named}: {said}; best so far {best:.4f}")
             kept = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
             for other in (self.folder / "trials").iterdir():  # retrievers and checkpoints of all but the best
                 if other not in kept:

@@ -147,7 +147,8 @@ def test_existing_ignore_rules_are_kept(end: str, here: Path) -> None:
 def test_a_missing_source_is_refused(source: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["new", "folder", "--source", source, "--recipe", "recipe.yaml"]) == 2
     logged = capsys.readouterr().err
-    assert ("does not exist" if source.strip() else "is empty") in logged and not (here / "folder").exists()
+    why = "path" if source[:1] in ("x", "~") else "does not exist" if source.strip() else "is empty"
+    assert why in logged and not (here / "folder").exists()
     assert cli.main(["run", "--recipe", "micro", "--source", ""]) == 2
     assert cli.main(["ingest", "--source", "", "--corpus", "corpus"]) == 2
     assert not (here / "artifacts").exists() and not (here / "corpus").exists()

@@ -22,7 +22,6 @@ from stillhouse.kubeflow.pipelines.workflow_size import (
     WorkflowSize,
 )
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
-from stillhouse.releases.refresh.plan import write_recipe
 
 METADATA = 550
 """Bytes of our own metadata of each artifact when the sizes were measured."""
@@ -68,6 +67,4 @@ def test_runs_of_the_shipped_recipes_stay_far_below_a_mebibyte(pipeline: str, sh
 @pytest.mark.parametrize("name", ["labelled", "unlabelled", "simlm", "simlm-msmarco"])
 def test_a_pod_completes_the_recipe_that_the_pipeline_carries(name: str) -> None:
     recipe = load_recipe(find_recipe(name))
-    carried = json.loads(as_json(recipe))
-    assert write_recipe(carried) == write_recipe(recipe)
-    assert all(carried.values())
+    assert json.loads(as_json(recipe)) == recipe, "also sections without settings, which stages.NAME.system looks for"

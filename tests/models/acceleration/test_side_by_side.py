@@ -57,7 +57,7 @@ def test_an_error_is_raised_to_the_reader_and_threads_are_restored(threads: int)
     with pytest.raises(ValueError, match="batch 3"):
         list(side_by_side(range(40), compute, "fp32", CPU))
     assert torch.get_num_threads() == threads
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batch")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("batch_")]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

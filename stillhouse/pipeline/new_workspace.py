@@ -60,9 +60,9 @@ def make(
         own, start = NOTHING, None
         starts = starts_of(model) if model is not None else []
         refuse_taken(folder)
-        look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
-        if source and Path(source).expanduser().is_dir() and folder.resolve().is_relative_to(Path(source).resolve()):
+        if source and source != SAMPLE and folder.resolve().is_relative_to(Path(source).expanduser().resolve()):
             raise InputError(f"{folder} is inside the source, and a run's files would become documents; choose another")
+        look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
         if questions:
             look = with_questions(look, questions)
         if model is not None:

@@ -84,11 +84,7 @@ def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, Any]:
         values = result[name]
         for key in location_fields(steps[name].spec):
             value = values.get(key)
-            if (
-                isinstance(value, str)
-                and value != SAMPLE
-                and not Path(value).is_absolute()
-                and (start / value).exists()
-            ):
+            written = isinstance(value, str) and value not in ("", SAMPLE)
+            if written and not Path(value).is_absolute() and (start / value).exists():
                 values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()
     return result

@@ -98,14 +98,10 @@ def promote(candidate: Candidate, compare: Compare, branch: str = "", *, recorde
         data.record(candidate.folder)
     base = candidate.base or git.commit_of("HEAD")
     refuse_overtaken(read_history(git), against)  # both before anything is sent
-    if (
-        not git.commit_of(f"{REMOTE}/{branch}")
-        or git("rev-list", "--count", base, "--not", f"--remotes={REMOTE}") != "0"
-    ):
-        raise InputError(
-            f"commits of {branch} are not on {REMOTE}; run `git push -u {REMOTE} {branch}`, and promote again"
-        )
-    refuse_changed(git, base, git.commit_of(f"{REMOTE}/{branch}"), against, branch)
+    pushed = git.commit_of(f"{REMOTE}/{branch}")
+    if not pushed or git("rev-list", "--count", base, "--not", f"--remotes={REMOTE}") != "0":
+        raise InputError(f"{branch} has commits that are not on {REMOTE}; run `git push -u {REMOTE} {branch}` first")
+    refuse_changed(git, base, pushed, against, branch)
     data.push(candidate.folder)
     release = publish(git, record, candidate.bump, branch, base, against)
     return Outcome(RELEASED, release, verdict.get("reason", "the first release"), in_use=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -15,13 +14,6 @@ LISTED = ["quality", "no_labels", "languages", "serving", "encoding", "training"
 LISTED += ["counting", "mining", "search", "releases", "scale", "gpu"]
 PEERS = {"encoding": "sentence_transformers"}
 """What a benchmark compares with, where its module needs that from the start."""
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package of this name, not this folder of tests."""
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.delitem(sys.modules, "benchmarks", raising=False)
 
 
 def test_the_runner_lists_its_benchmarks_and_refuses_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEMS = ("bm25", "start", "start + bm25", "sentence-transformers", "sentence-transformers + bm25", "winner")
-
-
-@pytest.fixture(autouse=True)
-def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package of this name, not this folder of tests."""
-    monkeypatch.syspath_prepend(str(ROOT))
-    monkeypatch.delitem(sys.modules, "benchmarks", raising=False)
 
 
 def run(ranks: dict[str, float]) -> dict[str, Any]:

@@ -73,31 +73,49 @@ def test_without_training_questions_the_corpus_makes_them(
     assert ("stillhouse label " in capsys.readouterr().out) == ("dev" not in splits)
 
 
+def test_the_sample_gets_the_recipe_of_labelled_questions(here: Path) -> None:
+    assert made("sample")["teacher"]["kind"] == "best"
+
+
 @pytest.mark.parametrize(("train", "share"), [(5, 0.5), (60, 0.5), (99, 0.31), (200, 0.15), (299, 0.11), (300, None)])
 def test_thirty_or_half_of_few_training_questions_choose_among_models(
-    train: int, share: float | None, here: Path
+    train: int, share: float | None, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = made(str(beir(here / "corpus", 20, ("train", "test"), train=train)))
-    assert recipe["graph"] == "labelled" and recipe["ingest"].get("dev_fraction") == share
+    said = capsys.readouterr().out
+    assert recipe["graph"] == "labelled"
+    assert recipe["ingest"].get("dev_fraction") == share and f"{train} training, 1 test questions" in said
+    assert ("of the training questions become dev questions" in said) == (share is not None)
+    assert (f"training on {train} questions gains little" in said) == (train < 100)
 
 
-def test_dev_questions_become_test_questions_if_there_are_none(here: Path) -> None:
+def test_dev_questions_become_test_questions_if_there_are_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = made(str(beir(here / "corpus", 20, ("train", "dev"), train=300)))
     assert recipe["ingest"]["splits"] == {"dev": "test"} and "dev_fraction" not in recipe["ingest"]
+    assert "there are no test questions: the dev questions become test questions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("splits", [("train", "test"), ("test",)])
+def test_new_says_why_there_is_no_pretraining(
+    splits: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = made(str(beir(here / "corpus", 20, splits)))
+    assert "no pre-training: the base model is already a retriever" in capsys.readouterr().out
+    assert "pretrain" not in {step.kind for step in graph_of(recipe)}
+    assert cli.main(["new", "micro", "--source", "corpus", "--recipe", "micro", "--hours", "9"]) == 0
+    assert "no pre-training" not in capsys.readouterr().out
 
 
 TRAINED = ("retriever_1", "retriever_2", "distilled")
 
 
-@pytest.mark.parametrize(
-    ("gibibytes", "parts"),
-    [(64, set()), (24, {"distilled"}), (8, set(TRAINED))],
-)
+@pytest.mark.parametrize(("gibibytes", "parts"), [(64, set()), (24, {"distilled"}), (8, set(TRAINED))])
 def test_trainings_that_exceed_half_the_memory_compute_batches_in_parts(
-    gibibytes: int, parts: set[str], here: Path, monkeypatch: pytest.MonkeyPatch
+    gibibytes: int, parts: set[str], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By hand: 32 queries with 4 passages of 256 tokens at 420 KiB take 13.1 GiB, with 2 passages 6.6 GiB."""
     monkeypatch.setattr("stillhouse.pipeline.new_workspace.own_memory", lambda: gibibytes * 2**30)
     recipe = made(str(beir(here / "corpus", 240, ("train", "test"))))
     found = {name for name in TRAINED if recipe[name].get("gradient_cache")}
     assert found == parts and all(recipe[name]["mini_batch_size"] == 32 for name in found)
+    assert ("a batch in parts" in capsys.readouterr().out) == bool(parts)

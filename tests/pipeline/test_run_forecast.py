@@ -82,7 +82,7 @@ def test_forecast_queries_equal_those_of_ingest(
 def test_labels_are_read_before_time_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_look, "ROWS_AT_ONCE", 1)
     look = look_at(str(source(tmp_path / "corpus", 9, 31)), seconds=0)
-    assert not look.whole and look.passages < 40 and look.questions == {"train": 9, "dev": 31}
+    assert look.known and not look.whole and look.passages < 40 and look.questions == {"train": 9, "dev": 31}
 
 
 def test_a_forecast_counts_the_questions_that_are_asked_for() -> None:

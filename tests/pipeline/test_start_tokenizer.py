@@ -55,4 +55,6 @@ def test_new_says_so(
     text = (SUITED | OTHERS)[language]
     write_beir(Path("beir"), [f"{text} {i}" for i in range(40)], [text], train=[0])
     assert cli.main(["new", "work", "--source", "beir", *words]) == 0
-    assert ("tokenizer" in capsys.readouterr().err) == (language == "Japanese")
+    said = [line for line in capsys.readouterr().err.splitlines() if "tokenizer" in line]
+    assert len(said) == (language == "Japanese")
+    assert all(MINILM in line and "multilingual" in line for line in said)

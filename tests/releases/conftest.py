@@ -31,10 +31,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a repository whose dvc.yaml makes both artifacts. Nothing is released yet."""
     place = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GIT_TEMPLATE_DIR", "")
-        for role in ("AUTHOR", "COMMITTER"):
-            patch.setenv(f"GIT_{role}_NAME", "tests")
-            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+        set_git_identity(patch)
         folder = make_repository(place / "work", "../../storage")
         write_stages(folder)
     return place

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from git_identity import set_git_identity
 from repositories import call, commit_data, make_repository
 
 from stillhouse.core.artifacts import read_manifest
@@ -29,10 +30,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str
     """A repository with two revisions of `articles`, and their commits."""
     folder = tmp_path_factory.mktemp("versions")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GIT_TEMPLATE_DIR", "")
-        for role in ("AUTHOR", "COMMITTER"):
-            patch.setenv(f"GIT_{role}_NAME", "tests")
-            patch.setenv(f"GIT_{role}_EMAIL", "tests@stillhouse.example")
+        set_git_identity(patch)
         made = make_repository(folder / "animals", folder / "storage")
         first = commit_data(made, "articles", ARTICLES, "Two animals")
         return made, first, commit_data(made, "articles", {"fox.md": "# fox\n\nThe fox is a third animal.\n"}, "A fox")

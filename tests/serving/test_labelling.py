@@ -168,17 +168,15 @@ def test_a_folder_of_something_else_is_refused(browser: Browser, corpus: Corpus,
     with pytest.raises(InputError, match="was not made by `stillhouse label`"):
         Labels(tmp_path / "source", "source", corpus)
     assert browser.send(passage=browser.passage(), question="mine") == 303
-    kept = tmp_path / "questions" / "queries.jsonl"
-    before = kept.read_text()
-    kept.write_text('{"_id": "label:p0", "text": "a "quoted" word"}\n' + before)
-    with pytest.raises(InputError, match=r"queries\.jsonl:1 cannot be read"):
-        Labels(tmp_path / "questions", "source", corpus)
-    kept.write_text(before)
     other = tmp_path / "other"
     other.mkdir()
     (other / "corpus.jsonl").write_text('{"_id": "else", "text": "another corpus"}\n')
     with pytest.raises(InputError, match="that other does not have"):
         Labels(tmp_path / "questions", "other", ingested(other, tmp_path / "else", queries="source"))
+    kept = tmp_path / "questions" / "queries.jsonl"
+    kept.write_text('{"_id": "label:p0", "text": "a "quoted" word"}\n' + kept.read_text())
+    with pytest.raises(InputError, match=r"queries\.jsonl:1 cannot be read"):
+        Labels(tmp_path / "questions", "source", corpus)
 
 
 def test_real_dev_questions_replace_made_ones_in_the_choice(browser: Browser, source: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from stillhouse.corpus.sources.reqa import REQA, open_reqa
 from stillhouse.corpus.sources.rows import Rejected, Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_columns import SUFFIXES as TABLE_SUFFIXES
-from stillhouse.corpus.sources.table_columns import find_tables
+from stillhouse.corpus.sources.table_columns import find_tables, suffix_of
 from stillhouse.corpus.sources.tables import TABLES, open_tables
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
@@ -99,7 +99,7 @@ def _only_table(location: Path) -> Path | None:
     if location.is_file() or find_tables(location):
         return None
     only = [path for path in sorted(location.iterdir()) if path.name[0] != "."]
-    return only[0] if len(only) == 1 and only[0].name.lower().endswith(TABLE_SUFFIXES) and only[0].is_file() else None
+    return only[0] if len(only) == 1 and suffix_of(only[0]) and only[0].is_file() else None
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:
@@ -147,7 +147,7 @@ def _detect_file(path: Path) -> str | None:
         return SQUAD
     if evaluator_files(path):
         return EVALUATOR_JSON
-    if path.name.lower().endswith(TABLE_SUFFIXES):
+    if suffix_of(path):
         return TABLES
     return ARTICLE_TREE if path.suffix.lower() in article_tree.SUFFIXES else None
 

@@ -176,10 +176,10 @@ def stage_rows(content: Content) -> list[dict[str, Any]]:
     best = {measure: max(values[measure] for values in means.values()) for measure in test.measures}
     rows, before = [], ""
     for system in test.systems:
-        step = content.comparisons.get((system, before), {})
+        step, own = content.comparisons.get((system, before), {}), means[system]
         cells = [
-            cell(mean, content.intervals[system][measure], mean == best[measure], step.get(measure))
-            for measure, mean in ((measure, means[system][measure]) for measure in test.measures)
+            cell(own[measure], content.intervals[system][measure], own[measure] == best[measure], step.get(measure))
+            for measure in test.measures
         ]
         dev_mean = dev_means[system][test.measures[0]] if system in dev_means else None
         choice = choice_of(content, system)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.cleaning import normalise
+from stillhouse.corpus.cleaning import WITHOUT_FAULT, normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.settings import Thresholds
@@ -108,11 +108,11 @@ def queries_of_origins(corpus: Corpus) -> dict[str, dict[str, int]]:
 
 
 def _rejects(corpus: Corpus, thresholds: Thresholds) -> list[Check]:
-    """The share of rejected rows, of all and of each kind, without links. Unreadable lines count in the former."""
+    """The share of rows rejected for a fault: of all, unreadable lines included, and of each kind but links."""
     remedy = "rejected.parquet of the corpus lists each row and its reason: fix the source, or raise the threshold"
     taken = {"passage": corpus.passage_count, "query": len(corpus.queries) + len(corpus.unjudged)}
     taken |= {"qrel": len(corpus.qrels), "answer": len(corpus.answers)}
-    kinds = corpus.rejected["kind"]
+    kinds = corpus.rejected["kind"][~corpus.rejected["reason"].str.contains(WITHOUT_FAULT)]
     rejected = {kind: int((kinds == kind).sum()) for kind in (*taken, "line")}
 
     def share(*counted: str) -> float:

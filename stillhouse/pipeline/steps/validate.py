@@ -59,5 +59,5 @@ STEP = Step(
     inputs=(CORPUS, Port("encoder", "the model that says which passages it truncates", kind="model", optional=True)),
     outputs=(Port("validation", "the report and the verdict"),),
     run=run,
-    version=3,
+    version=4,
 )

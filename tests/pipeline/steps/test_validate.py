@@ -28,10 +28,10 @@ def loud(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Return a corpus of 10 passages (1 long, 1 repeated), 1 rejected passage, and 4 train and 2 test queries."""
+    """Return a corpus of 10 passages (1 long, 1 repeated), 1 rejected, 4 train and 2 test queries, 1 in both."""
     texts = [f"text {i}" for i in range(8)] + [LONG, "text 0", ""]
-    asked = [f"ask {i}" for i in range(6)]
-    source = write_beir(tmp_path / "source", texts, asked, train=range(4), test=range(4, 6))
+    asked = [f"ask {i}" for i in (*range(6), 4)]
+    source = write_beir(tmp_path / "source", texts, asked, train=(*range(4), 6), test=range(4, 6))
     config = ingest.STEP.config(source=str(source), dev_fraction=0.0)
     execute(ingest.STEP, config, {}, {"corpus": tmp_path / "corpus"})
     return tmp_path / "corpus"

@@ -47,7 +47,7 @@ def train_peer(corpus: Path, start: Path, folder: Path, seconds: float, seed: in
     epoch = -(-len(examples["train"]["anchor"]) // BATCH)
     steps = int(min(max(1.0, left / step_seconds - measuring), MOST_EPOCHS * epoch))
     print(f"sentence-transformers: {steps} steps, {step_seconds:.1f} s each", flush=True)
-    trained = train(start, examples, steps, seed, work)
+    trained = train(start, examples, steps, seed, work, measured=bool(examples["dev"]["anchor"]))
     trained.save(str(folder / "model.partial"), create_model_card=False)
     shutil.rmtree(work, ignore_errors=True)
     (folder / "model.partial").rename(model)

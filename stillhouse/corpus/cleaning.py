@@ -73,7 +73,7 @@ class CleanCorpus:
     split_of: dict[str, str] = field(default_factory=dict)
     qrels: list[tuple[Qrel, int]] = field(default_factory=list)
     documents: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(query id, passage id) → the article that the qrel named instead of the passage."""
+    """(query id, passage id) → the article, or the passage that was split, that the qrel named instead."""
     answers: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """(query id, answer, kind), without repeats."""
     not_prose: dict[str, str] = field(default_factory=dict)
@@ -280,12 +280,11 @@ def _of_passages(corpus: CleanCorpus, qrels: list[Qrel]) -> list[Qrel]:
         return qrels
     for id in corpus.not_prose.keys() & passages.keys():
         corpus.not_prose |= dict.fromkeys(passages[id], corpus.not_prose[id])
-    articles = {id for id, is_one in zip(passages, corpus.passages.has_articles(list(passages)).tolist()) if is_one}
     found: list[Qrel] = []
     for row in qrels:
         for id in passages.get(row.passage_id, [row.passage_id]):
             found.append(row._replace(passage_id=id))
-            if row.passage_id in articles:
+            if row.passage_id in passages:
                 corpus.documents[row.query_id, id] = row.passage_id
     return found
 

@@ -139,6 +139,7 @@ def ingest_source(
         facts |= {"added_train_queries": len(added), "not_added": dict(sorted(not_added.items()))}
     some = {
         "documents": len(documents),
+        "split_passages_judged": bool(documents) and not corpus.passages.has_articles(list(documents)).any(),
         "fields": fields,
         "unjudged": len(corpus.unjudged),
         "not_prose": dict(sorted(Counter(corpus.not_prose.values()).items())),

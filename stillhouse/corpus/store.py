@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -21,7 +22,7 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.articles import offsets_of
 from stillhouse.corpus.fields import FILE as FIELDS_FILE
 from stillhouse.corpus.fields import present
-from stillhouse.corpus.passage_ids import PassageIds, own_articles, unreadable
+from stillhouse.corpus.passage_ids import PIECE, PassageIds, own_articles, unreadable
 from stillhouse.corpus.schemas import DEFAULTS, SCHEMAS, SPARSE, SPLITS, TABLES, UNIQUE, Columns
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.table_file import TableFile, TextFile
@@ -224,12 +225,18 @@ class Corpus:
 
     @cached_property
     def documents(self) -> NDArray[np.int32] | None:
-        """The number of each passage's document, its article, int32 [passages]; None unless qrels name documents."""
+        """The number of each passage's document, int32 [passages]; None unless qrels name documents.
+
+        It is the passage's article or, if qrels name passages that were split and no articles, the passage it is of.
+        """
         if not self.facts.get("documents"):
             return None
-        blocks = self._passage_batches("passage_id", "article_id")
-        articles = [own_articles(*block.columns) for block in blocks]
-        return pa.chunked_array(articles).combine_chunks().dictionary_encode().indices.to_numpy()
+        ids, articles = pa.Table.from_batches(self._passage_batches("passage_id", "article_id")).columns
+        own = own_articles(ids, articles)
+        if self.facts.get("split_passages_judged"):
+            [begins] = pa.Table.from_batches(self._passage_batches("begin", table="fields")).columns
+            own = pc.if_else(pc.is_valid(begins), pc.replace_substring_regex(ids, PIECE, ""), ids)
+        return own.combine_chunks().dictionary_encode().indices.to_numpy()
 
     @cached_property
     def document_count(self) -> int:

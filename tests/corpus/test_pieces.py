@@ -105,25 +105,23 @@ def test_processes_give_the_same_pieces_and_their_kinds(tmp_path: Path, tiny_mod
     assert [begin is None for begin in begins] == [id.count("#") == 1 for id in ids]
 
 
-@pytest.mark.parametrize(
-    ("answer", "passages"),
-    [("", ["d#2"]), ("tree", ["d#3"]), ("none", ["d#2"])],
-)
+@pytest.mark.parametrize("article", ["", "a", "b"])
+@pytest.mark.parametrize(("answer", "passages"), [("", ["a#1#2"]), ("tree", ["a#1#3"]), ("none", ["a#1#2"])])
 def test_a_qrel_of_a_document_is_one_of_its_passages(
-    answer: str, passages: list[str], tmp_path: Path, run_step: Callable[..., dict[str, Path]]
+    answer: str, passages: list[str], article: str, tmp_path: Path, run_step: Callable[..., dict[str, Path]]
 ) -> None:
     texts = ["bird " * 12, "fish swims " * 12, "tree " * 12]
     tables: dict[str, dict[str, list[Any]]] = {
-        "passages": {"id": ["d", "e"], "text": ["\n\n".join(texts), "one short bird"]},
+        "passages": {"id": ["a#1", "a#2"], "text": ["\n\n".join(texts), "one bird"], "article_id": [article] * 2},
         "queries": {"id": ["q1", "q2"], "text": ["which fish swims"] * 2},
-        "qrels": {"query_id": ["q1", "q2"], "passage_id": ["d", "e"], "score": [1, 1], "split": ["test"] * 2},
+        "qrels": {"query_id": ["q1", "q2"], "passage_id": ["a#1", "a#2"], "score": [1, 1], "split": ["test"] * 2},
         "answers": {"query_id": ["q1"] * bool(answer), "answer": [answer] * bool(answer)},
     }
     for name, columns in tables.items():
         pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     settings = {"source": str(tmp_path), "queries": "source", "split_tokens": 40}
     corpus = Corpus.open(run_step("ingest", {}, **settings)["corpus"])
-    expected = [*(["q1", id] for id in passages), ["q2", "e"]]
+    expected = [*(["q1", id] for id in passages), ["q2", "a#2"]]
     assert corpus.qrels[["query_id", "passage_id"]].to_numpy().tolist() == expected
     assert corpus.facts["documents"] == 1 and corpus.documents is not None
     assert corpus.documents.tolist() == [0, 0, 0, 1]

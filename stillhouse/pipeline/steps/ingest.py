@@ -184,6 +184,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=5,
+    version=6,
     divided=True,
 )

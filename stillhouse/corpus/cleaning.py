@@ -280,13 +280,8 @@ def _of_passages(corpus: CleanCorpus, qrels: list[Qrel]) -> list[Qrel]:
         return qrels
     for id in corpus.not_prose.keys() & passages.keys():
         corpus.not_prose |= dict.fromkeys(passages[id], corpus.not_prose[id])
-    found: list[Qrel] = []
-    for row in qrels:
-        for id in passages.get(row.passage_id, [row.passage_id]):
-            found.append(row._replace(passage_id=id))
-            if row.passage_id in passages:
-                corpus.documents[row.query_id, id] = row.passage_id
-    return found
+    corpus.documents |= {(row.query_id, id): row.passage_id for row in qrels for id in passages.get(row.passage_id, ())}
+    return [row._replace(passage_id=id) for row in qrels for id in passages.get(row.passage_id, [row.passage_id])]
 
 
 def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]]:

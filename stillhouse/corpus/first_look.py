@@ -31,7 +31,7 @@ class FirstLook:
 
     `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read. The
     labels may be `known` nevertheless.
-    `unjudged` counts the questions without labels of a source that was read whole.
+    `unjudged` counts the questions without labels of a source that was read whole. `notes` are those of `Source`.
     `articles` counts those of the first passages; 0 if they were not counted. `texts` are the passages of the sample as
     models read them. `lengths` include special tokens, and are estimates unless a tokenizer `counted` them.
     """
@@ -46,6 +46,7 @@ class FirstLook:
     counted: bool = False
     unjudged: int = 0
     known: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -106,7 +107,6 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     else:
         questions = {split: len(queries) for split, queries in judged.items()}
     lengths = tuple(map(estimated_tokens, texts))
-    unjudged = len(corpus.unjudged) if whole else 0
-    return FirstLook(
-        opened.format, passages, lengths, questions, whole, len(articles), tuple(texts), False, unjudged, known or whole
-    )
+    unjudged, known = len(corpus.unjudged) if whole else 0, known or whole
+    found = (opened.format, passages, lengths, questions, whole, len(articles), tuple(texts))
+    return FirstLook(*found, unjudged=unjudged, known=known, notes=opened.notes)

@@ -77,7 +77,7 @@ def make(
         fits = NOTHING if named else fitted(recipe, look, memory, start)
         own = with_sections(own, fits)
         if look is not None:
-            show(describe(recipe, look, fits))
+            show(describe(recipe, look, fits), *look.notes)
             if line := unsuited(look, _settings(recipe, own)["fetch_model"].model):
                 warn(line)
         lines = [] if named else [describe_start(start), describe_writer(recipe, look)]

@@ -145,12 +145,13 @@ def test_rows_that_are_no_questions_are_rejected_and_the_rest_is_read(tmp_path: 
     assert [row.reason for row in corpus.rejected] == reasons
 
 
-def test_files_that_would_be_left_out_are_refused(tmp_path: Path) -> None:
+def test_files_that_would_be_left_out_are_named_or_refused(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", ROWS["triplets"])
     (tmp_path / "dev.csv").write_text("left,right\na,b\n")
     with pytest.raises(InputError, match=r"dev.csv has not the columns of a training file"):
         open_source(str(tmp_path))
-    (tmp_path / "dev.csv").unlink()
+    (tmp_path / "dev.csv").rename(tmp_path / "of.md")
+    assert open_source(str(tmp_path)).notes == ("read as training; not read: 1 .md file",)
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a", "text": "one"}\n')
     with pytest.raises(InputError, match=r"train.jsonl has questions, which are not read beside corpus.jsonl"):
         open_source(str(tmp_path))

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -91,6 +92,10 @@ def _open(source: str, format: str, options: Options) -> Source:
     for name in opened.files:
         if not is_unicode(name):
             raise InputError(f"{source}: the file name {name!a} is not UTF-8; rename it")
+    there = tree_files(location, (*article_tree.SUFFIXES, *TABLE_SUFFIXES)).paths.values()
+    unread = Counter(path.suffix for path in {*there} - {*opened.files.values()} if path.stem.lower() != "readme")
+    if counts := ", ".join(f"{count:,} {suffix} file{'s' * (count > 1)}" for suffix, count in unread.most_common()):
+        opened = replace(opened, notes=(*opened.notes, f"read as {opened.format}; not read: {counts}"))
     return opened
 
 

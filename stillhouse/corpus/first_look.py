@@ -30,8 +30,8 @@ class FirstLook:
     """The format, the number of passages, the tokens of each in a sample, and the judged questions by split.
 
     `whole` is False if time ran out before the end of the source; the numbers then cover the part that was read. The
-    labels may be `known` nevertheless.
-    `unjudged` counts the questions without labels of a source that was read whole. `notes` are those of `Source`.
+    labels may be `known` nevertheless. `unjudged` counts the questions without labels of a source that was read whole.
+    `notes` are those of `Source` and, if it was read whole, the reasons why rows were rejected.
     `articles` counts those of the first passages; 0 if they were not counted. `texts` are the passages of the sample as
     models read them. `lengths` include special tokens, and are estimates unless a tokenizer `counted` them.
     """
@@ -109,4 +109,5 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     lengths = tuple(map(estimated_tokens, texts))
     unjudged, known = len(corpus.unjudged) if whole else 0, known or whole
     found = (opened.format, passages, lengths, questions, whole, len(articles), tuple(texts))
-    return FirstLook(*found, unjudged=unjudged, known=known, notes=opened.notes)
+    notes = (*opened.notes, *(f"rejected {count:,} × {reason}" for reason, count in corpus.reasons().items()))
+    return FirstLook(*found, unjudged=unjudged, known=known, notes=notes if whole else opened.notes)

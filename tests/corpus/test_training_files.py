@@ -143,6 +143,7 @@ def test_rows_that_are_no_questions_are_rejected_and_the_rest_is_read(tmp_path: 
     assert found(corpus) == {"who": (["I"], [])}
     reasons = ["no pos", "duplicate id, different text", "query is not text"]
     assert [row.reason for row in corpus.rejected] == reasons
+    assert {note.partition(" × query: ")[2] for note in look_at(str(tmp_path)).notes} >= {*reasons[1:]}
 
 
 def test_files_that_would_be_left_out_are_named_or_refused(tmp_path: Path) -> None:

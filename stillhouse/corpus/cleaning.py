@@ -287,8 +287,7 @@ def _of_passages(corpus: CleanCorpus, qrels: list[Qrel]) -> list[Qrel]:
 def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]]:
     """The qrels that are valid by themselves, with their relevance as a number."""
     taken: dict[tuple[str, str, str], tuple[Qrel, int]] = {}
-    found = corpus.passages.rows_of([row.passage_id for row in qrels]).tolist()
-    for row, passage in zip(qrels, found):
+    for row, passage in zip(qrels, corpus.passages.rows_of([row.passage_id for row in qrels]).tolist()):
         key = (row.split, row.query_id, row.passage_id)
         relevance = relevance_of(row)
         if row.query_id not in corpus.queries:
@@ -309,15 +308,13 @@ def _take_qrels(corpus: CleanCorpus, qrels: list[Qrel]) -> list[tuple[Qrel, int]
 
 
 def reject_qrel(corpus: CleanCorpus, row: Qrel, reason: str) -> None:
-    content = f"{row.query_id} {row.passage_id} {row.relevance}"
-    reject(corpus, "qrel", row.query_id, reason, row.where, content)
+    reject(corpus, "qrel", row.query_id, reason, row.where, f"{row.query_id} {row.passage_id} {row.relevance}")
 
 
 def _sound_answers(corpus: CleanCorpus, answers: list[Answer]) -> Iterator[Answer]:
     """The answers that are valid by themselves."""
     for row in answers:
-        reason = "" if is_unicode(row.text) else "not valid Unicode"
-        reason = reason or answer_fault(row.text, row.kind)
+        reason = answer_fault(row.text, row.kind) if is_unicode(row.text) else "not valid Unicode"
         if reason:
             reject(corpus, "answer", row.query_id, reason, row.where, row.text)
         else:

@@ -79,7 +79,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     articles, passages, whole = set[str](), 0, True
 
     def rows() -> Iterator[Row]:
-        """The rows until time runs out; of a passage's text, only whether there is any."""
+        """The rows until time runs out; of a passage, only whether there is text, and whether it is another's."""
         nonlocal passages, whole, end
         for number, row in enumerate(chain.from_iterable(map(part.finish, part.read()) for part in parts)):
             if isinstance(row, Passage):
@@ -90,7 +90,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
                     texts[place : place + 1] = [passage_text(row.title, row.text)]
                 if passages <= ARTICLES_COUNTED:
                     articles.add(row.article_id)
-                row = row._replace(title="", section="", text="-" if row.text.strip() else "")
+                row = row._replace(title="", section="", text=f"{hash((row.title, row.text))}" * bool(row.text.strip()))
             elif isinstance(row, Qrel):
                 judged[row.split].add(row.query_id)
             yield row

@@ -231,11 +231,14 @@ class Corpus:
         """
         if not self.facts.get("documents"):
             return None
-        ids, articles = pa.Table.from_batches(self._passage_batches("passage_id", "article_id")).columns
-        own = own_articles(ids, articles)
         if self.facts.get("split_passages_judged"):
-            [begins] = pa.Table.from_batches(self._passage_batches("begin", table="fields")).columns
-            own = pc.if_else(pc.is_valid(begins), pc.replace_substring_regex(ids, PIECE, ""), ids)
+            [ids] = pa.Table.from_batches(self._passage_batches("passage_id")).columns
+            own = pc.replace_substring_regex(ids, PIECE, "")
+            spans = [pc.is_valid(self.fields[name]) for name in ("begin", "end") if name in self.field_types.names]
+            own = pc.if_else(pc.and_(*spans), own, ids) if len(spans) == 2 else own
+        else:
+            blocks = self._passage_batches("passage_id", "article_id")
+            own = pa.chunked_array([own_articles(*block.columns) for block in blocks])
         return own.combine_chunks().dictionary_encode().indices.to_numpy()
 
     @cached_property

@@ -80,11 +80,12 @@ def _base_with_bm25() -> tuple[GraphStep, GraphStep]:
     )
 
 
-def _graph(stages: Mapping[str, tuple[GraphStep, ...]]) -> dict[str, tuple[GraphStep, ...]]:
-    """The stages with a last one: the choice among the base model and all retrievers that have an index, and the
-    evaluation of all runs, with the loss curves of all trainings."""
+def _graph(stages: Mapping[str, tuple[GraphStep, ...]], apart: str = "") -> dict[str, tuple[GraphStep, ...]]:
+    """The stages with a last one: the choice among the base model and all retrievers that have an index, but the one
+    `apart`, and the evaluation of all runs, with the loss curves of all trainings."""
     steps = staged(stages)
     retrievers = {step.name.removesuffix("_index"): step.inputs["retriever"] for step in steps if step.kind == "index"}
+    retrievers.pop(apart, None)
     of_best = {f"candidates/{system}": retriever for system, retriever in retrievers.items()}
     of_best |= {f"indexes/{system}": f"{system}_index/index" for system in retrievers}
     found = {port: f"best/{port}" for port in ("retriever", "index", "hybrid")}
@@ -183,9 +184,11 @@ UNLABELLED = _graph(
             *_train("distilled", "mine_2", START),
             *_averaged(START),
         ),
-    }
+    },
+    apart="distilled",
 )
-"""For a corpus without questions: it trains on pairs that are made from the passages."""
+"""For a corpus without questions: it trains on pairs that are made from the passages. Such pairs cannot show whether
+training went too far, so only its average with the base model competes (benchmarks/no_labels.md)."""
 
 LANGUAGE_MODEL = _graph(
     {

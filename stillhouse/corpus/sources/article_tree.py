@@ -64,7 +64,7 @@ def tree_files(source: Path, suffixes: tuple[str, ...]) -> TreeFiles:
     if leads_out(root, source):
         raise InputError(f"{root} links out of the source; give its target as the source")
     found = TreeFiles(root, {}, [])
-    for relative, path, reason in sorted(_walk(root, source, suffixes)):
+    for relative, path, reason in sorted(walk(root, source, suffixes)):
         if reason:
             id = PurePosixPath(relative).with_suffix("").as_posix()
             found.rejected.append(Rejected("passage", id, reason, path.relative_to(source).as_posix(), ""))
@@ -73,18 +73,17 @@ def tree_files(source: Path, suffixes: tuple[str, ...]) -> TreeFiles:
     return found
 
 
-def _walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path, str]]:
+def walk(root: Path, source: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, Path, str]]:
     """(path below the root, path, why it is not read or "") of every article and of every unread folder."""
     closed: list[OSError] = []
     for place, folders, files in os.walk(root, onerror=closed.append):
         folders[:] = filter(_is_shown, folders)
-        for path in (Path(place, name) for name in (*folders, *filter(_is_shown, files))):
-            relative, is_article = path.relative_to(root).as_posix(), path.suffix.lower() in suffixes
+        names = (name for name in filter(_is_shown, files) if PurePosixPath(name).suffix.lower() in suffixes)
+        for path in (Path(place, name) for name in (*folders, *names)):
             if path.is_symlink() and (not path.is_file() or leads_out(path, source)):
-                if is_article or path.is_dir():
-                    yield relative, path, LEADS_OUT
-            elif is_article and path.is_file():
-                yield relative, path, ""
+                yield path.relative_to(root).as_posix(), path, LEADS_OUT
+            elif path.is_file():
+                yield path.relative_to(root).as_posix(), path, ""
     for error in closed:
         path = Path(error.filename)
         if path == root:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources import article_tree
-from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE, tree_files
+from stillhouse.corpus.sources.article_tree import ARTICLE_TREE, HTML_TREE, tree_files, walk
 from stillhouse.corpus.sources.dpr import DPR, open_dpr, passage_files
 from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_files, open_evaluator_json
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
@@ -44,7 +44,8 @@ OPENERS: dict[str, Callable[[Path, Options], Source]] = {
 FORMATS = (AUTO, *OPENERS, IR_DATASETS)
 OF_FILES = (JSONL, ARTICLE_JSONL, ARTICLE_TREE, SQUAD, EVALUATOR_JSON, TABLES, TRAINING)
 """The formats that a single file may have."""
-TREES = (ARTICLE_TREE, HTML_TREE)
+TREES, ABOUT = (ARTICLE_TREE, HTML_TREE), ("readme", "manifest", "rejected")
+"""The formats of a tree of files, and the names of files about a data set or a corpus."""
 UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
 """The formats whose folders may lack labels."""
 OPTIONS_OF = {
@@ -92,8 +93,9 @@ def _open(source: str, format: str, options: Options) -> Source:
     for name in opened.files:
         if not is_unicode(name):
             raise InputError(f"{source}: the file name {name!a} is not UTF-8; rename it")
-    there = tree_files(location, (*article_tree.SUFFIXES, *TABLE_SUFFIXES)).paths.values()
-    unread = Counter(path.suffix for path in {*there} - {*opened.files.values()} if path.stem.lower() != "readme")
+    there = walk(location, location, (*article_tree.SUFFIXES, *TABLE_SUFFIXES)) if location.is_dir() else ()
+    paths = {path for _, path, why in there if not why} - {*opened.files.values()}
+    unread = Counter(path.suffix for path in paths if path.stem.lower() not in ABOUT)
     if counts := ", ".join(f"{count:,} {suffix} file{'s' * (count > 1)}" for suffix, count in unread.most_common()):
         opened = replace(opened, notes=(*opened.notes, f"read as {opened.format}; not read: {counts}"))
     return opened

@@ -23,7 +23,7 @@ SYSTEMS: Mapping[str, str] = {
     "projected": "retriever 2 with a linear layer that learned from all passages at once",
     "distilled": "distilled retriever: mined negatives and, if there is a teacher, its scores",
     "zero_shot_hybrid": "BM25 and the base model together",
-    "averaged": "the averaged weights of the retriever before and after its training, with the share chosen on dev",
+    "averaged": "the averaged weights of the retriever before and after its training",
     "best": "the best on dev of all retrievers, alone, with BM25 and with late interaction",
 }
 TRAININGS: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,9 +95,8 @@ def _open(source: str, format: str, options: Options) -> Source:
             raise InputError(f"{source}: the file name {name!a} is not UTF-8; rename it")
     there = walk(location, location, (*article_tree.SUFFIXES, *TABLE_SUFFIXES)) if location.is_dir() else ()
     paths = {path for _, path, why in there if not why} - {*opened.files.values()}
-    unread = Counter(path.suffix for path in paths if path.stem.lower() not in ABOUT)
-    if counts := ", ".join(f"{count:,} {suffix} file{'s' * (count > 1)}" for suffix, count in unread.most_common()):
-        opened = replace(opened, notes=(*opened.notes, f"read as {opened.format}; not read: {counts}"))
+    if unread := _kinds(path for path in paths if path.stem.lower() not in ABOUT):
+        opened = replace(opened, notes=(*opened.notes, f"read as {opened.format}; not read: {unread}"))
     return opened
 
 
@@ -140,9 +139,13 @@ def _content(location: Path) -> str:
     """What a folder holds, or what a file is, in a few words."""
     if location.is_file():
         return f"is a {location.suffix or 'plain'} file"
-    counts = Counter(path.suffix or "other" for path in location.rglob("*") if path.is_file())
-    kinds = [f"{count:,} {suffix} file{'s' * (count > 1)}" for suffix, count in counts.most_common(4)]
-    return f"holds {', '.join(kinds) or 'no file'}"
+    return f"holds {_kinds(path for path in location.rglob('*') if path.is_file()) or 'no file'}"
+
+
+def _kinds(paths: Iterable[Path]) -> str:
+    """The number of files of the four most frequent suffixes."""
+    counts = Counter(path.suffix or "other" for path in paths).most_common(4)
+    return ", ".join(f"{count:,} {suffix} file{'s' * (count > 1)}" for suffix, count in counts)
 
 
 def _detect_file(path: Path) -> str | None:

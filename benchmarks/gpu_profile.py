@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def report(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
     context, size = Context(folder, quiet=True), TINY if arguments.tiny else LARGE
     clock = Clock(context.torch_device())
-    yield from ("# What a step's time goes to", "", "Command: `python -m benchmarks gpu --only profile`.", "")
+    shown = "python -m benchmarks gpu --folder build/gpu --only profile"
+    yield from ("# What a step's time goes to", "", f"Command: `{shown}`.", "")
     yield machine("torch", "transformers")
     yield from ("", "| step of `bow` | ms | passages/s | ms of the first turn |", "|---|---|---|---|")
     (entry,) = speed.open_entries(["bow"], size, clock)

@@ -109,8 +109,8 @@ class Workplace:
         """The corpus with the labels of the first slices, and negatives of BM25."""
         folder = self.folder / f"corpus-{number}"
         if not (folder / "source").is_dir():
-            self._write_source(folder / "source.partial", number)
-            (folder / "source.partial").rename(folder / "source")
+            with whole_folder(folder / "source") as staging:
+                self._write_source(staging, number)
         step_once("ingest", {}, {"corpus": folder / "corpus"}, source=str(folder / "source"), format="beir")
         outputs = {name: folder / name for name in ("bm25", "run", "negatives")}
         # The splits divide the passages: others would be learned by heart as wrong.
@@ -126,7 +126,6 @@ class Workplace:
                 beir_source(self.corpus, size, self.data, staging)
         judged = read_qrels(whole / "qrels" / "train.tsv")
         chosen = shuffled(judged)[: number * SHAPE["slice"]]
-        folder.mkdir(parents=True)
         (folder / "corpus.jsonl").write_bytes((whole / "corpus.jsonl").read_bytes())
         write_qrels(folder, {"train": {name: judged[name] for name in chosen}})
         wanted = set(chosen)

@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
             release_folders(folder, passages, "flat")
             store = address.partition(":")[0]
             add(f"{store}/its own/{passages}", in_store, address, folder / f"flat-{passages}", arguments)
-    for system in () if arguments.build else arguments.systems[:2]:
+    for system in () if arguments.build else arguments.systems:
         if system != "faiss":
             release = folder / f"{KINDS[0]}-{arguments.passages[0]}"
             add(f"{system}/embed", embedding, system, release, arguments)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from word_pieces import SPECIAL, WORDS, save_tokenizer
+from word_pieces import SPECIAL, TINY, WORDS, save_tokenizer
 
 # A deadline would measure how busy the computer is. Every run draws the same examples, so that a failure comes from the
 # change under test. `pytest --hypothesis-profile search` draws new ones.
@@ -52,14 +52,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "model"
     save_tokenizer(folder, vocabulary)
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
+    config = BertConfig(vocab_size=len(vocabulary), num_hidden_layers=2, intermediate_size=64, **TINY)
     BertModel(config).save_pretrained(folder)
     return folder
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from word_pieces import SPECIAL, save_tokenizer
+from word_pieces import SPECIAL, TINY, save_tokenizer
 
 ARTICLES = Path(__file__).resolve().parents[1] / "stillhouse" / "sample" / "articles"
 
@@ -23,13 +23,6 @@ def make_start_model(folder: Path) -> None:
     pieces += sorted(words, key=lambda word: (-words[word], word))[:1500]
     vocabulary = list(dict.fromkeys(pieces))
     save_tokenizer(folder, vocabulary)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
+    config = BertConfig(vocab_size=len(vocabulary), num_hidden_layers=3, intermediate_size=64, **TINY)
     torch.manual_seed(0)
     BertForMaskedLM(config).save_pretrained(folder)

@@ -10,6 +10,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grows", "the", "a", "in", "of", "and"]
 WORDS += ["what", "which", "where", "does", "is", "one", "two", "three"]
 """The words of the tests' own corpora."""
+TINY = {"hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 64}
+"""The sizes of the tests' own models."""
 
 
 def save_tokenizer(folder: Path, vocabulary: Sequence[str]) -> None:

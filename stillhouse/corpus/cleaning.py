@@ -28,6 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stillhouse.corpus.answers import answer_fault
+from stillhouse.corpus.sources.lines import together
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     Answer,
@@ -160,7 +161,7 @@ class Cleaning:
 def checked(rows: Iterable[Row]) -> Iterator[tuple[pa.RecordBatch, list[Placed]]]:
     """The passages that break no rule by themselves as batches of `CHECKED`, each with the other rows of its block."""
     begin = 0
-    for block in _blocks(rows):
+    for block in together(rows, _characters, _CHARACTERS_AT_ONCE, _AT_ONCE):
         reasons = iter(_faults([row for row in block if isinstance(row, Passage)]))
         kept: list[tuple[int, Passage]] = []
         others: list[Placed] = []
@@ -175,19 +176,8 @@ def checked(rows: Iterable[Row]) -> Iterator[tuple[pa.RecordBatch, list[Placed]]
         yield checked_batch(kept), others
 
 
-def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Groups the rows into blocks."""
-    block: list[Row] = []
-    characters = 0
-    for row in rows:
-        block.append(row)
-        if type(row) is Passage:
-            characters += len(row.text)
-        if len(block) == _AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
+def _characters(row: Row) -> int:
+    return len(row.text) if type(row) is Passage else 0
 
 
 def reject(corpus: CleanCorpus, kind: str, id: str, reason: str, where: str, content: str) -> None:

@@ -103,14 +103,10 @@ def difference(old: Corpus, new: Corpus) -> Difference:
     """What changed from the corpus `old` to the corpus `new`; nothing did if their fingerprints are equal."""
     before, after = Passages.of(old), Passages.of(new)
     comparable = old.titles == new.titles  # otherwise models read every passage differently
-    order = np.argsort(before.ids_N)
-    place = np.minimum(np.searchsorted(before.ids_N, after.ids_N, sorter=order), max(len(before) - 1, 0))
-    known = np.zeros(len(after), dtype=bool)
-    same = np.zeros(len(after), dtype=bool)
-    if len(before):
-        rows = order[place]
-        known = before.ids_N[rows] == after.ids_N
-        same = known & comparable & (before.texts_N[rows] == after.texts_N)
+    _, old_C, new_C = np.intersect1d(before.ids_N, after.ids_N, assume_unique=True, return_indices=True)
+    known, same = np.zeros((2, len(after)), dtype=np.bool_)
+    known[new_C] = True
+    same[new_C] = comparable & (before.texts_N[old_C] == after.texts_N[new_C])
     return Difference(
         added=np.flatnonzero(~known),
         changed=np.flatnonzero(known & ~same),

@@ -136,7 +136,7 @@ class AddedTrainQueries:
         before = len(corpus.rejected)
         for row in read_labels(self.files):
             if isinstance(row, Rejected):
-                corpus.rejected.append(row._replace(where=f"{PLACE}/{row.where}"))
+                reject(corpus, row.kind, row.id, row.reason, f"{PLACE}/{row.where}", row.content)
             elif isinstance(row, Query):
                 reason = id_fault(row.id) or ("" if is_unicode(row.text) else "not valid Unicode")
                 if reason:

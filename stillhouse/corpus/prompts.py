@@ -72,7 +72,7 @@ def chat(said: Iterable[tuple[str, str]], asked: str) -> list[dict[str, str]]:
 def read_examples(path: Path) -> tuple[Example, ...]:
     """The examples in a file of JSON lines. Raises `InputError` for another file, and for none or too many."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
         examples = tuple(_example(json.loads(line)) for line in lines if line.strip())
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         raise InputError(

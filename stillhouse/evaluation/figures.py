@@ -267,21 +267,13 @@ def by_origin(corpus: Corpus, measured: Measured) -> dict[str, dict[str, dict[st
 def intervals(measured: Measured, samples: Samples) -> dict[str, dict[str, list[float]]]:
     """{system: {measure: [low, high]}}: 95 % bootstrap intervals of the means."""
     result: dict[str, dict[str, list[float]]] = {system: {} for system in measured.systems}
-    for judged, measures in _judged_together(measured):
-        values_QV = np.concatenate([table[measures].to_numpy()[judged] for table in measured.values.values()], axis=1)
-        low_V, high_V = bootstrap_intervals(values_QV, samples.bootstrap_samples, samples.seed)
-        bounds = iter(zip(low_V, high_V))
-        for system in measured.systems:
-            result[system] |= {measure: [stable(value) for value in next(bounds)] for measure in measures}
-    return {system: {measure: of[measure] for measure in measured.measures} for system, of in result.items()}
-
-
-def _judged_together(measured: Measured) -> list[tuple[np.ndarray, list[str]]]:
-    """The judged queries of the measures; measures with the same queries are grouped."""
-    groups: dict[bytes, list[str]] = {}
     for measure in measured.measures:
-        groups.setdefault(measured.judged(measure).tobytes(), []).append(measure)
-    return [(measured.judged(measures[0]), measures) for measures in groups.values()]
+        judged = measured.judged(measure)
+        values_QS = np.stack([table[measure].to_numpy()[judged] for table in measured.values.values()], axis=1)
+        bounds = bootstrap_intervals(values_QS, samples.bootstrap_samples, samples.seed)
+        for system, low, high in zip(measured.systems, *bounds):
+            result[system][measure] = [stable(low), stable(high)]
+    return result
 
 
 @doing("testing the differences")

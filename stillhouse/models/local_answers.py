@@ -4,6 +4,7 @@ A prompt without {number} asks for one text, and is answered several times. Shap
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -24,23 +25,18 @@ def write_about(
     passages: Iterator[Passage],
     generator: TextGenerator,
     digest: str,
-    number: int,
-    max_tokens: int | None,
-    temperature: float,
-    top_p: float,
-    seed: int,
+    wanted: Sampling,
     config: InferenceConfig,
     context: Context,
 ) -> Answers:
-    """The answers about all passages, `number` questions each; `digest` is that of the model's files.
+    """The answers about all passages, `wanted.number` questions each; `digest` is that of the model's files.
 
+    `wanted.max_tokens` 0 stands for as many as an answer may need.
     Every answer is kept (`KeptAnswers`). A run after a kill writes what is missing, in the same batches.
     """
-    several = SEVERAL in generator.prompt
-    most = max_tokens or 512 if several else min(LONGEST, max_tokens or LONGEST)
-    sampling = Sampling(
-        number=1 if several else number, max_tokens=most, temperature=temperature, top_p=top_p, seed=seed
-    )
+    several, number = SEVERAL in generator.prompt, wanted.number
+    most = wanted.max_tokens or 512 if several else min(LONGEST, wanted.max_tokens or LONGEST)
+    sampling = replace(wanted, number=1 if several else number, max_tokens=most)
     kept = KeptAnswers()
 
     def answered(passage: Passage, reply: Reply, known: bool) -> Answered:

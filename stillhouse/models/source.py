@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from stillhouse.core.artifacts import MANIFEST, read_manifest
@@ -102,15 +104,7 @@ def fetch(
         model.save_pretrained(folder)
         save_tokenizer(tokenizer, folder)
         write_modules(folder, int(config.hidden_size), settings)
-        return {
-            "lm_head": "absent" if headless else "trained",
-            "layers": int(config.num_hidden_layers),
-            "width": int(config.hidden_size),
-            "pooling": settings.pooling,
-            "query_prompt": settings.query_prompt,
-            "passage_prompt": settings.passage_prompt,
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        }
+        return _facts(model, config, int(config.hidden_size), settings) | ({} if headless else {"lm_head": "trained"})
 
 
 def _refuse_more_than_a_transformer(name: str, settings: EncoderSettings) -> None:
@@ -134,18 +128,14 @@ def _fetch_whole(
     refuse_long_prompts(encoder.tokenizer, settings)
     encoder.save(folder)
     passage = encoder.tower("passage")
-    facts: dict[str, object] = {"lm_head": "absent"}
-    if isinstance(passage, TransformerTower | ModuleTower) and passage.encoder is not None:
-        config = passage.encoder.config
-        facts |= {
-            "layers": int(config.num_hidden_layers),
-            "width": int(config.hidden_size),
-            "pooling": encoder.settings.pooling,
-        }
-    else:
-        facts["width"] = encoder.width
-    return facts | {
-        "query_prompt": settings.query_prompt,
-        "passage_prompt": settings.passage_prompt,
-        "parameters": sum(parameter.numel() for parameter in encoder.parameters()),
-    }
+    inner = passage.encoder if isinstance(passage, TransformerTower | ModuleTower) else None
+    config, width = (None, encoder.width) if inner is None else (inner.config, int(inner.config.hidden_size))
+    return _facts(encoder, config, width, encoder.settings)
+
+
+def _facts(model: nn.Module, config: Any, width: int, settings: EncoderSettings) -> dict[str, object]:
+    """What the step says about an encoder without a head; `config` is its Transformer's, None for a bag of words."""
+    sizes = {} if config is None else {"layers": int(config.num_hidden_layers), "pooling": settings.pooling}
+    prompts = {name: getattr(settings, name) for name in ("query_prompt", "passage_prompt")}
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return {"lm_head": "absent", "width": width, "parameters": parameters, **sizes, **prompts}

@@ -14,7 +14,7 @@ stages:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,13 +105,13 @@ class _Graph:
     def _add_system(self, name: str, row: Mapping[Any, Any]) -> None:
         """Adds a retriever's index and run, and its place in the evaluation; for a run, only that place."""
         source, other = str(row[SYSTEM]), str(row.get(SETTINGS, ""))
-        port = self._outputs(lambda port: True).get(source)
+        port = self._outputs().get(source)
         if port is not None and port.name == RUN:
             key = f"{RUN}/{name.removesuffix('_run')}"
             self._read_by(EVALUATE, key, source)
             self.given |= {(step.name, key) for step in self.steps.values() if step.kind == EVALUATE}
             return
-        retrievers = self._outputs(lambda port: port.kind == "model" and port.name != "reranker")
+        retrievers = [of for of, made in self._outputs().items() if made.kind == "model" and made.name != "reranker"]
         refuse_unknown(source, retrievers, f"{self.where}: {STAGES}.{name}: {SYSTEM} cannot be")
         for step, own in zip(dense(name, source, other), dense(name, source)):
             section = step.section
@@ -176,21 +176,16 @@ class _Graph:
                 raise self.refuse(name, f"{key} must be `step/output` or null, not {shown(source)}")
         return found
 
-    def _outputs(self, fitting: Callable[[Port], bool]) -> dict[str, Port]:
-        """The outputs of all steps, as `step/output`, that are `fitting`."""
-        return {
-            f"{step.name}/{port.name}": port
-            for step in self.steps.values()
-            for port in step.spec.outputs
-            if fitting(port)
-        }
+    def _outputs(self) -> dict[str, Port]:
+        """The outputs of all steps, as `step/output`."""
+        return {f"{step.name}/{port.name}": port for step in self.steps.values() for port in step.spec.outputs}
 
     def check_inputs(self) -> None:
         """Refuses inputs that no step writes or that are of another kind, and steps that lack one."""
         for step in self.steps.values():
             for key, source in step.inputs.items():
                 kind = step.spec.port_of(key).kind
-                outputs = self._outputs(lambda port, kind=kind: port.kind == kind)  # type: ignore[misc]
+                outputs = [of for of, port in self._outputs().items() if port.kind == kind]
                 refuse_unknown(source, outputs, f"{self.where}: {STAGES}.{step.name}: {key} cannot be")
             for port in step.spec.inputs:
                 if not port.optional and not port.keys(step.inputs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,14 +24,10 @@ def epoch_batches(count: int, batch_size: int, seed: int) -> Callable[[int], np.
     """
     assert count > 0, "no examples to make batches of"
     batch_size = min(batch_size, count)
-    order: dict[int, np.ndarray] = {}
 
+    @lru_cache(maxsize=2)
     def permutation(epoch: int) -> np.ndarray:
-        if epoch not in order:
-            for stale in [known for known in order if known < epoch - 1]:
-                del order[stale]
-            order[epoch] = np.random.default_rng([seed, epoch]).permutation(count)
-        return order[epoch]
+        return np.random.default_rng([seed, epoch]).permutation(count)
 
     def batch(step: int) -> np.ndarray:
         positions = np.arange(step * batch_size, (step + 1) * batch_size)
@@ -98,17 +95,14 @@ def length_buckets(
     put in random order, drawn from (seed, window). Every example stays in its window, and batches keep the sizes that
     `batch` gives.
     """
-    dealt: dict[int, list[np.ndarray]] = {}
 
+    @lru_cache(maxsize=1)
     def deal(number: int) -> list[np.ndarray]:
-        if number not in dealt:
-            dealt.clear()
-            batches = [batch(step) for step in range(number * window, min((number + 1) * window, steps))]
-            random = np.random.default_rng([seed, BUCKETS, number])
-            examples = np.concatenate(batches)
-            examples = examples[np.lexsort((random.random(len(examples)), lengths[examples]))]
-            parts = np.split(examples, np.cumsum([len(part) for part in batches])[:-1])
-            dealt[number] = [parts[place] for place in random.permutation(len(parts))]
-        return dealt[number]
+        batches = [batch(step) for step in range(number * window, min((number + 1) * window, steps))]
+        random = np.random.default_rng([seed, BUCKETS, number])
+        examples = np.concatenate(batches)
+        examples = examples[np.lexsort((random.random(len(examples)), lengths[examples]))]
+        parts = np.split(examples, np.cumsum([len(part) for part in batches])[:-1])
+        return [parts[place] for place in random.permutation(len(parts))]
 
     return lambda step: deal(step // window)[step % window]

@@ -175,19 +175,19 @@ def test_dpr(packed: bool, write: Write, read: Read) -> None:
     train = "biencoder-nq-train"
     assert {id: (query.text, corpus.split_of[id]) for id, query in corpus.queries.items()} == {
         f"{train}-1": ("by text", "train"),
-        "nq-test-0": ("who drank it", "test"),
-        "nq-test-1": ('quoted "q"', "test"),
-        "nq-test-2": ("who  said tea", "test"),
-        "curatedtrec-test-0": ("when", "test"),
+        "nq-test.qa-0": ("who drank it", "test"),
+        "nq-test.qa-1": ('quoted "q"', "test"),
+        "nq-test.qa-2": ("who  said tea", "test"),
+        "curatedtrec-test.qa-0": ("when", "test"),
     }
     assert [(row.query_id, row.passage_id) for row, _ in corpus.qrels] == [(f"{train}-1", "3")]
     assert set(corpus.answers) == {
         (f"{train}-1", "x", "text"),
-        ("nq-test-0", "Ann", "text"),
-        ("nq-test-0", "Bob's", "text"),
-        ("nq-test-1", "c", "text"),
-        ("nq-test-2", "t", "text"),
-        ("curatedtrec-test-0", "19(18|19)", "regex"),
+        ("nq-test.qa-0", "Ann", "text"),
+        ("nq-test.qa-0", "Bob's", "text"),
+        ("nq-test.qa-1", "c", "text"),
+        ("nq-test.qa-2", "t", "text"),
+        ("curatedtrec-test.qa-0", "19(18|19)", "regex"),
     }
     reasons = {(row.kind, row.id, row.reason) for row in corpus.rejected if row.kind != "answer"}
     same = "the same text is in test"
@@ -196,7 +196,7 @@ def test_dpr(packed: bool, write: Write, read: Read) -> None:
         ("query", f"{train}-0", same),  # leaks are found by text, regardless of white space
         ("qrel", f"{train}-0", f"its query: {same}"),
     }
-    assert [row.id for row in corpus.rejected if row.kind == "answer"] == ["curatedtrec-test-0"]
+    assert [row.id for row in corpus.rejected if row.kind == "answer"] == ["curatedtrec-test.qa-0"]
     assert corpus.left_out == {
         "query: answers without a relevant passage, outside test": 1,
         "query: the question stands in a training file of its split too": 1,
@@ -225,7 +225,7 @@ def test_a_bad_row_of_dpr_is_rejected_alone(
     good = {name: DPR[name] for name in ("psgs_w100.tsv", "nq-test.qa.csv")}
     corpus = read(write(good | {file: good[file] + line}))
     assert [(row.kind, row.reason) for row in corpus.rejected] == [(kind, reason), *FOLLOWING.get(reason, [])]
-    assert len(corpus.passages) == 3 and {"nq-test-0", "nq-test-1", "nq-test-2"} <= corpus.queries.keys()
+    assert len(corpus.passages) == 3 and {"nq-test.qa-0", "nq-test.qa-1", "nq-test.qa-2"} <= corpus.queries.keys()
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,13 @@ def test_a_bad_example_of_dpr_is_rejected_alone(broken: Any, kind: str, reason: 
     following = [UNANSWERED] if kind == "qrel" else []
     assert [(row.kind, row.reason) for row in corpus.rejected] == [(kind, reason), *following]
     assert corpus.queries.keys() == {"nq-train-0", "nq-train-2"}
+
+
+def test_questions_of_files_that_share_the_beginning_of_their_names(write: Write, read: Read) -> None:
+    named = {"first": example("q", [], context(passage_id="1")), "second": example("p", [], context(passage_id="2"))}
+    parts = {f"nq-train.{name}.json": json.dumps([one]) for name, one in named.items()}
+    corpus = read(write({"psgs_w100.tsv": PASSAGES, **parts}))
+    assert {corpus.queries[row.query_id].text: row.passage_id for row, _ in corpus.qrels} == {"q": "1", "p": "2"}
 
 
 def test_a_dpr_folder_that_is_unclear_is_refused(write: Write, read: Read) -> None:

@@ -41,15 +41,7 @@ def varied_passages(count: int, longest: int, seed: int = 0) -> TokenCache:
 def tiny_bert(layers: int = 2, dropout: float = 0.0) -> BertForMaskedLM:
     """A BERT of width 64 with four heads; its parameters depend on the number of layers alone."""
     torch.manual_seed(layers)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=64,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-        initializer_range=0.1,
-    )
-    return BertForMaskedLM(config)
+    sizes = {"hidden_size": 64, "num_hidden_layers": layers, "num_attention_heads": 4, "intermediate_size": 128}
+    sizes |= {"vocab_size": VOCABULARY, "max_position_embeddings": 64}
+    dropped = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return BertForMaskedLM(BertConfig(**sizes, **dropped, initializer_range=0.1))

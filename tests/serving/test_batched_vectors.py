@@ -25,14 +25,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tmp_path = tmp_path_factory.mktemp("plain")
     save_tokenizer(tmp_path, [*SPECIAL, *(f"w{n}" for n in range(90))])
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(SPECIAL) + 90,
-        hidden_size=384,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        intermediate_size=1536,
-    )
-    model = BertModel(config)
+    sizes = {"hidden_size": 384, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 1536}
+    model = BertModel(BertConfig(vocab_size=len(SPECIAL) + 90, **sizes))
     for parameter in model.parameters():
         if parameter.dim() == 2:
             parameter.data.mul_(3)

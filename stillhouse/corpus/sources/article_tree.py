@@ -18,7 +18,7 @@ from stillhouse.corpus.sources.document_article import DOCUMENTS, Documents
 from stillhouse.corpus.sources.front_matter import front_matter
 from stillhouse.corpus.sources.html_article import read_page
 from stillhouse.corpus.sources.labels import find_labels, read_labels
-from stillhouse.corpus.sources.lines import spaceless
+from stillhouse.corpus.sources.lines import spaceless, together
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
@@ -135,7 +135,7 @@ def open_article_tree(
 
     def parts(size: int, each: Each) -> Iterator[Part]:
         yield Part(partial(list, found.rejected))
-        for some in _together(articles(), size):
+        for some in together(articles(), lambda one: one[0].path.stat().st_size, size, MOST_TOGETHER):
             yield Part(partial(_read_articles, options.fields, some), linked)
         yield Part(partial(read_labels, labels))
 
@@ -166,20 +166,6 @@ def _read_articles(names: Sequence[str], articles: Iterable[tuple[Article, bool]
                 yield article.rejected(f"cannot be read: {error.strerror}")
             except NotText as reason:
                 yield article.rejected(str(reason), data[:CONTENT_LENGTH].decode("utf-8", errors="replace"))
-
-
-def _together(articles: Iterable[tuple[Article, bool]], size: int) -> Iterator[list[tuple[Article, bool]]]:
-    """Groups the articles until their files have `size` bytes together, at most `MOST_TOGETHER` per group."""
-    some: list[tuple[Article, bool]] = []
-    total = 0
-    for article, repeated in articles:
-        some.append((article, repeated))
-        total += article.path.stat().st_size
-        if total >= size or len(some) == MOST_TOGETHER:
-            yield some
-            some, total = [], 0
-    if some:
-        yield some
 
 
 def _read_text(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:

@@ -1,6 +1,5 @@
 """Detects the format of a source and opens it."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -15,11 +14,11 @@ from stillhouse.corpus.sources.evaluator_json import EVALUATOR_JSON, evaluator_f
 from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_ir_datasets
 from stillhouse.corpus.sources.json_files import beginning
 from stillhouse.corpus.sources.jsonl import ARTICLE_JSONL, BEIR, JSONL, open_article_jsonl, open_beir, open_jsonl
-from stillhouse.corpus.sources.lines import find_file, read_lines
+from stillhouse.corpus.sources.lines import Fields, find_file, read_objects
 from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, open_msmarco
 from stillhouse.corpus.sources.options import AUTO, SAMPLE, Options, sample_folder
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
-from stillhouse.corpus.sources.rows import Rejected, Source
+from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_columns import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_columns import find_tables, suffix_of
@@ -190,13 +189,5 @@ def _is_squad(path: Path) -> bool:
 
 def _holds_articles(path: Path) -> bool:
     """Whether the first JSON object of a file has sections."""
-    for line in read_lines(path, path.name):
-        if isinstance(line, Rejected):
-            continue
-        try:
-            value = json.loads(line[1])
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return "sections" in value
-    return False
+    objects = (row for row in read_objects(path, path.name) if isinstance(row, Fields))
+    return "sections" in next(objects, {})

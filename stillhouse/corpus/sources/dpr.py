@@ -184,7 +184,8 @@ def _kind(path: Path) -> str:
 
 
 def query_id(path: Path, number: int) -> str:
-    return f"{spaceless(path.name.partition('.')[0])}-{number}"
+    """The id of a question that has none; two files of a folder never share one."""
+    return f"{spaceless(Path(path.name.removesuffix('.gz')).stem)}-{number}"
 
 
 def _words(text: str) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 from lxml import etree, html
 
 from stillhouse.corpus.sources.article import Article, Block
-from stillhouse.corpus.sources.rows import CODE, CONTENT_LENGTH, TABLE, Row
+from stillhouse.corpus.sources.rows import CODE, TABLE, Row
 from stillhouse.corpus.sources.table_columns import kept_fields
-from stillhouse.corpus.sources.text_encoding import decode_page
+from stillhouse.corpus.sources.text_encoding import NotText, decode_page
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 LEFT_OUT = frozenset(
@@ -47,35 +47,23 @@ _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 
 def read_page(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
     """The rows of a page. Its fields `names` are of its `lang` and its `meta` elements. Raises `NotText`."""
-    text = decode_page(data)
-    page, reason = None, "not HTML"
-    try:
-        page = _parse(text)
-    except _TooDeep:
-        reason = "elements nested too deeply"
-    if page is None:
-        yield article.rejected(reason, text[:CONTENT_LENGTH])
-        return
+    page = _parse(decode_page(data))
     metas = {meta.get("name") or meta.get("property"): meta.get("content") for meta in page.iter("meta")}
     fields = kept_fields(names, {"lang": page.get("lang"), **metas})
     named = " ".join((page.findtext(".//title") or "").split())
     yield from article.rows(_blocks(_main(page)), named or posixpath.basename(article.id), fields=fields)
 
 
-class _TooDeep(Exception):
-    """Elements are nested thousands of levels deep."""
-
-
 def _parse(text: str) -> Any:
-    """The root element, or None. Raises `_TooDeep` for a page that the parser could not read to its end."""
+    """The root element. Raises `NotText` for a page that the parser could not read to its end."""
     try:
         # Without `huge_tree`, a page is silently cut at 256 nested elements, or at ten million consecutive characters.
         parser = html.HTMLParser(encoding="utf-8", huge_tree=True)
         page = html.document_fromstring(_NEWER.sub(_known, text).encode(), parser=parser)
     except (etree.LxmlError, ValueError, LookupError, AssertionError):
-        return None
+        raise NotText("not HTML") from None
     if any(entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT for entry in parser.error_log):
-        raise _TooDeep
+        raise NotText("elements nested too deeply")
     for element in page.iter("div"):
         name = element.get(_NAME, "").lower()
         element.tag = name if name in NEWER else "div"

@@ -121,6 +121,20 @@ def read_objects(path: Path, name: str, span: Span = WHOLE) -> Iterator[Fields |
             yield Rejected("line", "", reason, where, text[:CONTENT_LENGTH])
 
 
+def together(items: Iterable[T], size_of: Callable[[T], int], size: int, most: int = 0) -> Iterator[list[T]]:
+    """Groups items until their sizes reach `size` together, or a group has `most` items (0 = any number)."""
+    some: list[T] = []
+    total = 0
+    for item in items:
+        some.append(item)
+        total += size_of(item)
+        if total >= size or len(some) == most:
+            yield some
+            some, total = [], 0
+    if some:
+        yield some
+
+
 def spaceless(text: str) -> str:
     """A name as an id: white space, which a TREC run file cannot hold, is percent-encoded."""
     return re.sub(r"\s", lambda match: quote(match.group(), errors="replace"), text)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from stillhouse.corpus.sources.lines import (
     made_of,
     placed,
     text_field,
+    together,
 )
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.parquet_rows import open_parquet, plain_passages, read_batches
@@ -132,15 +132,8 @@ def _stretches(file: TableOfFile, size: int, each: Each) -> Sequence[Stretch]:
             of_group = [opened.metadata.row_group(group).total_byte_size for group in range(opened.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError, LookupError):
         return [WHOLE]  # reading it will report the damage
-    edges, waiting = [0], 0
-    for group, group_size in enumerate(of_group):
-        waiting += group_size
-        if waiting >= size:
-            edges.append(group + 1)
-            waiting = 0
-    if edges[-1] < len(of_group):
-        edges.append(len(of_group))
-    return [range(*pair) for pair in pairwise(edges)] if len(edges) > 2 else [WHOLE]
+    stretches = [range(some[0], some[-1] + 1) for some in together(range(len(of_group)), of_group.__getitem__, size)]
+    return stretches if len(stretches) > 1 else [WHOLE]
 
 
 def _read_passages(file: TableOfFile, stretch: Stretch) -> Iterator[Row]:

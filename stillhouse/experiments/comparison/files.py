@@ -101,7 +101,7 @@ def footnotes(table: Table) -> list[str]:
     else:
         notes.append(f"The baseline `{sweep.baseline}` has no result, so there are no tests against it.")
     if sweep.measures:
-        notes.append(f"Published: {as_text(sweep.source)}; {as_text(sweep.published_on)}.")
+        notes.append(f"Published: {'; '.join(as_text(of) for of in (sweep.source, sweep.published_on) if of)}.")
     notes += [
         f"`{row.variant.name}` failed with seed {seed}: {as_text(why)}"
         for row in table.rows

@@ -27,18 +27,11 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         if failure := failures.get((job.variant, job.seed)):
             outcomes.append(Outcome(variant=job.variant, seed=job.seed, failure=f"{failure.step}: {failure.reason}"))
             continue
-        curves, evaluation = job.output(PRETRAINING, "curves"), job.output(EVALUATION, "evaluation")
-        assert evaluation is not None
-        losses = {name: job.output(step, "curves") for name, step in plan.sweep.losses.items()}
-        outcomes.append(
-            read_outcome(
-                job.variant,
-                job.seed,
-                folder / evaluation,
-                folder / curves if curves else None,
-                {name: folder / place for name, place in losses.items() if place},
-            )
-        )
+        evaluation = folder / job.place / ARTIFACTS / EVALUATION / "evaluation"
+        curves = job.output(PRETRAINING, "curves")
+        places = {name: job.output(step, "curves") for name, step in plan.sweep.losses.items()}
+        losses = {name: folder / place for name, place in places.items() if place}
+        outcomes.append(read_outcome(job.variant, job.seed, evaluation, folder / curves if curves else None, losses))
     reference = folder / plan.reference.place / ARTIFACTS / EVALUATION / "evaluation"
     references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
     synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
@@ -49,7 +42,7 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
         for job in reversed(plan.jobs)  # so that the first seed stays
         if (job.variant, job.seed) not in failures
     }
-    corpus = folder / plan.reference.place / ARTIFACTS / "ingest" / "corpus"
+    corpus = folder / plan.reference.places["ingest"] / ARTIFACTS / "ingest" / "corpus"
     page = render(table, outcomes, variant_examples(table, corpus, runs))
     (target / PAGE).write_text(page, encoding="utf-8")
     return table

@@ -137,21 +137,11 @@ def make_table(
                 against=tests.get(variant.name, {}).get(measure),
             )
         with_dev = [o for o in found if len(o.dev)]
-        rows.append(
-            Row(
-                variant,
-                tuple(o.seed for o in found),
-                figures,
-                {
-                    m: stable(float(np.mean([o.dev[m].mean() for o in with_dev])))
-                    for m in (measures if with_dev else ())
-                },
-                _heldout(found),
-                max((o.steps for o in found), default=0),
-                {name: stable(float(np.mean([o.losses[name] for o in found]))) for name in _loss_names(found)},
-                {o.seed: o.failure for o in by_variant[variant.name] if o.failure},
-            )
-        )
+        dev = {m: stable(float(np.mean([o.dev[m].mean() for o in with_dev]))) for m in measures if with_dev}
+        losses = {name: stable(float(np.mean([o.losses[name] for o in found]))) for name in _loss_names(found)}
+        failures = {o.seed: o.failure for o in by_variant[variant.name] if o.failure}
+        seeds, steps = tuple(o.seed for o in found), max((o.steps for o in found), default=0)
+        rows.append(Row(variant, seeds, figures, dev, _heldout(found), steps, losses, failures))
     means = {
         system: {m: stable(frame[m].mean()) for m in measures if m in frame} for system, frame in references.items()
     }

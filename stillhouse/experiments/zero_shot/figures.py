@@ -69,15 +69,9 @@ def measure_corpus(
     measured = found[0]
     others = [system for system in measured.systems if settings.baseline not in ("", system)]
     compared = comparisons(measured, settings, [(system, settings.baseline) for system in others])
-    return OneCorpus(
-        name,
-        settings.groups.get(name, name),
-        corpus.passage_count,
-        len(own),
-        measured,
-        intervals(measured, settings),
-        {system: by_measure for (system, _), by_measure in compared.items()},
-    )
+    against = {system: by_measure for (system, _), by_measure in compared.items()}
+    group, bounds = settings.groups.get(name, name), intervals(measured, settings)
+    return OneCorpus(name, group, corpus.passage_count, len(own), measured, bounds, against)
 
 
 Means = dict[str, dict[str, float]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from stillhouse.core.errors import InputError
@@ -67,15 +68,8 @@ class PodWatch:
 
 def last_sentence(lines: Sequence[str]) -> str:
     """The sentence in which a step said why it ended, with any list that follows it; "" if there is none."""
-    at = [number for number, line in enumerate(lines) if line.startswith(SENTENCE)]
-    if not at:
-        return ""
-    found = [lines[at[-1]].removeprefix(SENTENCE)]
-    for line in lines[at[-1] + 1 :]:
-        if not line.startswith("  "):
-            break
-        found.append(line)
-    return "\n".join(found)
+    found = re.findall(rf"^{SENTENCE}(.*(?:\n  .*)*)", "\n".join(lines), re.MULTILINE)
+    return str(found[-1]) if found else ""
 
 
 def ends_of(pod: Plain) -> Iterator[str]:

@@ -56,13 +56,8 @@ def execute_on_nodes(
         return [*NODE_PROGRAM, *torchrun_words([*words, f"--report={folder / 'report.json'}"])]
 
     # Without the hardware: a retry's pod may run on another machine than the first one's, as the nodes do.
-    folder = run_job(
-        step.name,
-        work_name(step, config, digests),
-        settings,
-        command,
-        lambda folder: (folder / "report.json").is_file(),
-    )
+    work = work_name(step, config, digests)
+    folder = run_job(step.name, work, settings, command, lambda folder: (folder / "report.json").is_file())
     with doing("collecting the outputs of the nodes"):
         facts = read_manifest(folder / "outputs" / next(iter(outputs)), verify=False).facts
         report = read_report(folder / "report.json", facts)

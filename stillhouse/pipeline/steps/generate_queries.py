@@ -5,7 +5,7 @@ Shape suffixes: Q questions, K ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -174,10 +174,13 @@ def _reasons(
 
         encoder, index = BiEncoder.load(inputs["retriever"]), open_index(inputs["index"], corpus)
         rankings.append(retrieve(encoder, index, texts, config.round_trip_depth, context, config)[0])
+    # The round trip from a passage to a question, and through a search back to the passage. If no search finds it, the
+    # question is about something else, or so vague that many passages answer it.
+    found = [(rows_QK == rows_Q[:, None]).any(axis=1) for rows_QK in rankings]
     return reasons_to_drop(
         queries,
         bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
-        comes_back(rows_Q, rankings) if rankings else np.ones(len(queries), dtype=np.bool_),
+        np.any(found, axis=0) if found else np.ones(len(queries), dtype=np.bool_),
         config.drop_unlikely,
     )
 
@@ -209,38 +212,21 @@ def _answers(
         return asking.prompt, ask_all(passages, asking, server, config.max_concurrency)
     from stillhouse.models.local_answers import write_about
     from stillhouse.models.model_place import content_of, generator_place
-    from stillhouse.models.text_generator import TextGenerator
+    from stillhouse.models.text_generator import Sampling, TextGenerator
 
     place = inputs.get("generator") or generator_place(config.model)
     generator = TextGenerator.load(place, config.kind, config.prompt, config.passage_tokens)
     generator.examples = examples
     context.log(f"[generate-queries] {place.name} writes about {len(rows):,} passages")
-    return generator.prompt, write_about(
-        passages,
-        generator,
-        digest_json(content_of(str(place))),
-        config.queries_per_passage,
-        config.max_tokens,
-        config.temperature,
-        config.top_p,
-        config.seed,
-        config,
-        context,
+    wanted = Sampling(
+        number=config.queries_per_passage,
+        max_tokens=config.max_tokens or 0,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        seed=config.seed,
     )
-
-
-def comes_back(rows_Q: NDArray[np.int64], rankings: Iterable[NDArray[np.int32]]) -> NDArray[np.bool_]:
-    """Whether any of the rankings, each int32 rows [Q, K], has the question's own passage, `rows_Q`.
-
-    This is the round trip from a passage to a question, and through a search back to the passage. If the search does
-    not find the passage, the question is about something else, or so vague that many passages answer it.
-    """
-    import numpy as np
-
-    found_Q = np.zeros(len(rows_Q), dtype=np.bool_)
-    for rows_QK in rankings:
-        found_Q |= (rows_QK == rows_Q[:, None]).any(axis=1)
-    return found_Q
+    digest = digest_json(content_of(str(place)))
+    return generator.prompt, write_about(passages, generator, digest, wanted, config, context)
 
 
 STEP = Step(

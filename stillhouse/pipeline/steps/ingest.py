@@ -184,6 +184,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=6,
+    version=7,
     divided=True,
 )

@@ -147,14 +147,8 @@ def render(
     from huggingface_hub import ModelCardData
 
     own, (asked, figures), titles = data[OWN], measured, read_settings(folder).titles
-    of_hub = ModelCardData(
-        **dict(data)
-        | {
-            "library_name": "sentence-transformers",
-            "pipeline_tag": "sentence-similarity",
-            "tags": ["sentence-transformers", "sentence-similarity", "feature-extraction", "stillhouse"],
-        }
-    )
+    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "stillhouse"]
+    of_hub = ModelCardData(**data, library_name="sentence-transformers", pipeline_tag="sentence-similarity", tags=tags)
     return page_template(TEMPLATE, as_text=as_text).render(
         data=of_hub.to_yaml(),
         name=name,

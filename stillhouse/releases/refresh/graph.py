@@ -43,11 +43,6 @@ def _index(system: str, retriever: str) -> GraphStep:
     return GraphStep(f"{system}_index", "index", CORPUS | GATE | {"retriever": retriever}, "distilled_index")
 
 
-def _tied(training: GraphStep) -> dict[str, str]:
-    """The champion's index, for a training that the recipe ties to an index."""
-    return {"old_index": f"{CHAMPION}_index/index"} if "old_index" in training.inputs else {}
-
-
 def released_of(whole: Collection[GraphStep]) -> dict[str, str]:
     """What a release of a whole run holds: name -> `step/output`."""
     made = {step.name for step in whole}
@@ -115,24 +110,28 @@ class Levels:
         """Mines the champion's hard negatives, scores them with the recipe's teacher, and trains on both.
 
         If the recipe distils what another training made, that training comes first here too: it learns the new labels
-        even if the teacher turns out too weak to learn from. A training that the recipe ties to an index is tied to
-        the champion's.
+        even if the teacher turns out too weak to learn from. If in the recipe's run only an average competes, the
+        challenger is an average too, with what it was trained from.
         """
         searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield GraphStep("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
         trainings = {step.name: step for step in self.whole if step.kind == "train-retriever"}
         distilled = trainings.get("distilled")
-        earlier = trainings.get(step_of(distilled.inputs["encoder"])) if distilled else None
-        if earlier:
-            first = CORPUS | {"encoder": encoder} | learned | _tied(earlier)
+        if distilled and (earlier := trainings.get(step_of(distilled.inputs["encoder"]))):
+            first = CORPUS | {"encoder": encoder} | learned
             yield GraphStep("refreshed_retriever", "train-retriever", first, earlier.section)
             encoder = "refreshed_retriever/retriever"
         if teacher := self._teacher(searched):
             yield GraphStep("refreshed_teacher", "score-pairs", CORPUS | learned | teacher, "teacher")
             learned["teacher"] = "refreshed_teacher/teacher"
-        tied = _tied(distilled) if distilled else {}
-        yield GraphStep("challenger", "train-retriever", CORPUS | {"encoder": encoder} | learned | tied, "distilled")
+        competing = {name for step in self.whole if step.kind == "select-best" for name in step.read_from}
+        averages = {"distilled", "averaged"} & competing == {"averaged"}
+        name = "refreshed_distilled" if averages else "challenger"
+        yield GraphStep(name, "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
+        if averages:
+            ends = {"start": encoder, "trained": f"{name}/retriever", "negatives": learned["negatives"]}
+            yield GraphStep("challenger", "average", CORPUS | ends, "averaged")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:
         """The inputs of the recipe's teacher; empty if only its re-ranker may teach and the champion has none."""

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,20 +150,12 @@ def release(git: Git, decision: Decision, champion: Release, rules: Any, branch:
     whole = graph_of(load_recipe(folder / PARAMS))
     levels = Levels(whole, champion.paths)
     write_stages(folder, (*before(whole), *levels.steps_of(planned.level)), champion)
-    candidate = Candidate(
-        folder,
-        {name: (ARTIFACTS / place).as_posix() for name, place in levels.released_by(planned.level).items()},
-        BUMPS[planned.level],
-        f"{planned.level} on {champion.name}: {planned.reason}",
-        {"level": str(planned.level), "difference": decision.changed.plain()},
-        base,
-    )
-    outcome = promote(
-        candidate,
-        lambda against: _compare(folder / ARTIFACTS, planned.level, rules, champion, against),
-        branch,
-        recorded=False,
-    )
+    paths = {name: (ARTIFACTS / place).as_posix() for name, place in levels.released_by(planned.level).items()}
+    summary = f"{planned.level} on {champion.name}: {planned.reason}"
+    facts = {"level": str(planned.level), "difference": decision.changed.plain()}
+    candidate = Candidate(folder, paths, BUMPS[planned.level], summary, facts, base)
+    compare = partial(_compare, folder / ARTIFACTS, planned.level, rules, champion)
+    outcome = promote(candidate, compare, branch, recorded=False)
     now = read_history(git, fetch=False).champion
     rolled_back = outcome.kind == ALREADY and outcome.release and now and outcome.release.tag != now.tag
     if outcome.kind == REFUSED or rolled_back:

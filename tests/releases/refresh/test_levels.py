@@ -138,3 +138,20 @@ def test_the_recipe_for_labelled_corpora(tmp_path: Path, monkeypatch: pytest.Mon
 
 def read_record(work: Path, version: str) -> dict:
     return read_history(Git.of(work)).find(version).record
+
+
+def test_a_recipe_in_which_only_an_average_competes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The challenger is an average too: of the released retriever and what was trained from it."""
+    monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "volume"))
+    source = Source(tmp_path / "source", tmp_path / "source-storage")
+    work = first_release(
+        tmp_path / "work", source, tmp_path / "storage", graph="unlabelled", averaged={"alphas": [0.5]}
+    )
+    more = source.rewrite(5, "which surprised many")
+    refresh(Request(str(tmp_path / "work.git"), tmp_path / "refreshed", source={"revision": more}, rules=LENIENT))
+    made = tmp_path / "refreshed" / "artifacts"
+    challenger = read_manifest(made / "challenger" / "retriever")
+    released = read_record(work, "v1.0.0")["artifacts"]["retriever"]["digest"]
+    trained = read_manifest(made / "refreshed_distilled" / "retriever")
+    assert challenger.inputs["start"] == released == trained.inputs["encoder"]
+    assert challenger.inputs["trained"] == trained.digest and challenger.facts["alpha"] == 0.5

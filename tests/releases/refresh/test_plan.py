@@ -98,6 +98,16 @@ def test_a_trained_challenger_competes_with_the_champion() -> None:
     assert list(named(choice.inputs, "candidates")) == ["champion", "challenger"], "the first stays unless it is beaten"
 
 
+@pytest.mark.parametrize("name", LEVELS_OF)
+def test_the_challenger_is_an_average_where_only_an_average_competes(name: str) -> None:
+    steps = {step.name: step for step in LEVELS_OF[name].steps_of(Level.FINE_TUNE)}
+    assert steps["challenger"].kind == ("average" if name == "unlabelled" else "train-retriever")
+    if name == "unlabelled":
+        ends = [steps["challenger"].inputs[end] for end in ("start", "trained")]
+        assert ends == ["champion/retriever", "refreshed_distilled/retriever"]
+        assert steps["refreshed_distilled"].inputs["encoder"] == "champion/retriever"
+
+
 def test_only_the_top_level_pretrains_and_only_training_compares_two_runs() -> None:
     steps = {level: [step.kind for step in LEVELS_OF["the papers' run"].steps_of(level)] for level in Level}
     assert steps[Level.NOTHING] == [] and steps[Level.INDEX] == ["bm25", "index", "select-best", "retrieve"]

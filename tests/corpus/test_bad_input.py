@@ -178,6 +178,9 @@ def test_byte_order_marks_crlf_and_blank_lines_are_accepted(tmp_path: Path) -> N
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
     corpus = read(folder)
     assert corpus.rejected == [] and len(corpus.passages) == 2 and len(corpus.qrels) == 2
+    path.write_text(path.read_text("utf-8-sig"), "utf-16")
+    with pytest.raises(InputError, match=r"train\.tsv is in UTF-16-[LB]E; save it as UTF-8"):
+        read(folder)
 
 
 def test_leaks_are_removed_from_the_split_that_trains(tmp_path: Path) -> None:

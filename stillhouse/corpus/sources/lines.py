@@ -13,6 +13,7 @@ from urllib.parse import quote
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
 from stillhouse.corpus.sources.spans import WHOLE, Span
+from stillhouse.corpus.sources.text_encoding import marked_encoding
 
 T = TypeVar("T")
 
@@ -73,7 +74,8 @@ def read_lines(
     """The lines of a file, as (1-based number, text without its line end). Without `blank`, blank lines are skipped.
     With a span, only the lines that begin in it.
 
-    A line that is not UTF-8 becomes a `Rejected`. Raises `InputError` for an empty file and a damaged gzip file.
+    A line that is not UTF-8 becomes a `Rejected`. Raises `InputError` for an empty file, a damaged gzip file, and one
+    that begins as UTF-16 does.
     """
     number, any_line = 0, False
     place, end = span.begin, span.end
@@ -86,7 +88,9 @@ def read_lines(
                     return
                 place += len(raw)
                 if number == 1:
-                    raw = raw.removeprefix(b"\xef\xbb\xbf")
+                    encoding, raw = marked_encoding(raw)
+                    if encoding not in ("", "utf-8"):
+                        raise InputError(f"{path} is in {encoding.upper()}; save it as UTF-8")
                 if raw and not raw.isspace():
                     any_line = True
                 elif not blank:

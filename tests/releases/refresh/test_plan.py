@@ -101,11 +101,9 @@ def test_a_trained_challenger_competes_with_the_champion() -> None:
 @pytest.mark.parametrize("name", LEVELS_OF)
 def test_the_challenger_is_an_average_where_only_an_average_competes(name: str) -> None:
     steps = {step.name: step for step in LEVELS_OF[name].steps_of(Level.FINE_TUNE)}
-    assert steps["challenger"].kind == ("average" if name == "unlabelled" else "train-retriever")
-    if name == "unlabelled":
-        ends = [steps["challenger"].inputs[end] for end in ("start", "trained")]
-        assert ends == ["champion/retriever", "refreshed_distilled/retriever"]
-        assert steps["refreshed_distilled"].inputs["encoder"] == "champion/retriever"
+    ends = [steps["challenger"].inputs.get(end) for end in ("start", "trained")]
+    averaged = ["champion/retriever", "refreshed_distilled/retriever"]
+    assert ends == (averaged if name == "unlabelled" else [None, None])
 
 
 def test_only_the_top_level_pretrains_and_only_training_compares_two_runs() -> None:

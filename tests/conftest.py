@@ -73,15 +73,8 @@ def tiny_modernbert(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) 
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     special = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
-    config = ModernBertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=48,
-        local_attention=6,
-        **special,
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48}
+    config = ModernBertConfig(vocab_size=len(tokenizer), local_attention=6, **sizes, **special)
     ModernBertModel(config).save_pretrained(folder)
     return folder
 

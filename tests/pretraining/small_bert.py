@@ -9,7 +9,5 @@ from transformers import BertConfig, BertForMaskedLM
 def small_bert(vocabulary: int, width: int, layers: int = 1, **more: float) -> BertForMaskedLM:
     torch.manual_seed(0)
     sizes = {"intermediate_size": width, "max_position_embeddings": 16, "initializer_range": 0.4} | more
-    config = BertConfig(
-        vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=2, **sizes
-    )
-    return BertForMaskedLM(config)
+    sizes |= {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": 2}
+    return BertForMaskedLM(BertConfig(vocab_size=vocabulary, **sizes))

@@ -184,7 +184,7 @@ def _kind(path: Path) -> str:
 
 
 def query_id(path: Path, number: int) -> str:
-    """The id of a question that has none; two files of a folder never share one."""
+    """The id of a question that has none: its file's name without the suffix, and its number."""
     return f"{spaceless(Path(path.name.removesuffix('.gz')).stem)}-{number}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from lxml import etree, html
 
 from stillhouse.corpus.sources.article import Article, Block
-from stillhouse.corpus.sources.rows import CODE, TABLE, Row
+from stillhouse.corpus.sources.rows import CODE, CONTENT_LENGTH, TABLE, Row
 from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import NotText, decode_page
 
@@ -47,7 +47,12 @@ _HEADING_MARKS = ("¶", "§", "#", "\uf0c1", "🔗")
 
 def read_page(names: Sequence[str], article: Article, data: bytes) -> Iterator[Row]:
     """The rows of a page. Its fields `names` are of its `lang` and its `meta` elements. Raises `NotText`."""
-    page = _parse(decode_page(data))
+    text = decode_page(data)
+    try:
+        page = _parse(text)
+    except NotText as reason:
+        yield article.rejected(str(reason), text[:CONTENT_LENGTH])
+        return
     metas = {meta.get("name") or meta.get("property"): meta.get("content") for meta in page.iter("meta")}
     fields = kept_fields(names, {"lang": page.get("lang"), **metas})
     named = " ".join((page.findtext(".//title") or "").split())

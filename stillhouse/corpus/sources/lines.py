@@ -75,7 +75,7 @@ def read_lines(
     With a span, only the lines that begin in it.
 
     A line that is not UTF-8 becomes a `Rejected`. Raises `InputError` for an empty file, a damaged gzip file, and one
-    that begins as UTF-16 does.
+    in UTF-16 or UTF-32.
     """
     number, any_line = 0, False
     place, end = span.begin, span.end

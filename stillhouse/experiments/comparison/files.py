@@ -100,8 +100,9 @@ def footnotes(table: Table) -> list[str]:
         )
     else:
         notes.append(f"The baseline `{sweep.baseline}` has no result, so there are no tests against it.")
-    if sweep.measures:
-        notes.append(f"Published: {'; '.join(as_text(of) for of in (sweep.source, sweep.published_on) if of)}.")
+    published = "; ".join(as_text(of) for of in (sweep.source, sweep.published_on) if of)
+    if sweep.measures and published:
+        notes.append(f"Published: {published}.")
     notes += [
         f"`{row.variant.name}` failed with seed {seed}: {as_text(why)}"
         for row in table.rows

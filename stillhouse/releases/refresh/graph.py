@@ -106,14 +106,14 @@ class Levels:
             GraphStep("refreshed_pretraining", "pretrain", tokens | start, "pretraining"),
         )
 
-    def _training(self, encoder: str) -> Iterator[GraphStep]:
+    def _training(self, start: str) -> Iterator[GraphStep]:
         """Mines the champion's hard negatives, scores them with the recipe's teacher, and trains on both.
 
         If the recipe distils what another training made, that training comes first here too: it learns the new labels
-        even if the teacher turns out too weak to learn from. If in the recipe's run only an average competes, the
-        challenger is an average too, with what it was trained from.
+        even if the teacher turns out too weak to learn from. If in the recipe's run its average competes alone,
+        the challenger is the average with what training started from.
         """
-        searched = {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
+        encoder, searched = start, {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield GraphStep("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")
         learned = {"negatives": "refreshed_negatives/negatives"}
         trainings = {step.name: step for step in self.whole if step.kind == "train-retriever"}
@@ -130,7 +130,7 @@ class Levels:
         name = "refreshed_distilled" if averages else "challenger"
         yield GraphStep(name, "train-retriever", CORPUS | {"encoder": encoder} | learned, "distilled")
         if averages:
-            ends = {"start": encoder, "trained": f"{name}/retriever", "negatives": learned["negatives"]}
+            ends = {"start": start, "trained": f"{name}/retriever", "negatives": learned["negatives"]}
             yield GraphStep("challenger", "average", CORPUS | ends, "averaged")
 
     def _teacher(self, searched: Mapping[str, str]) -> dict[str, str]:

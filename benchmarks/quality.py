@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"skipped {cell.name}: {missing.filename} is not here; name the data's folder with --data")
             continue
         if not own or not (folder / "seconds").is_file():
-            own = run_ours(folder, HOURS, cell.seed) | {"machine": machine("torch", "transformers")}
+            own = run_ours(folder, ["--hours", str(HOURS)], cell.seed) | {"machine": machine("torch", "transformers")}
             keep(kept, found, cell, own)
         for measure, values in run_peer(folder, own["seconds"], cell.seed).items():
             own["values"][measure] |= values

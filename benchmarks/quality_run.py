@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,8 @@ NAMES = {"bm25": "bm25", "zero_shot_run": "start", "zero_shot_hybrid_run": "star
 """The systems whose names on the page are not those of their steps."""
 
 
-def run_ours(folder: Path, hours: float, seed: int) -> dict[str, Any]:
-    """Runs what `new` makes of `folder / "source"`.
+def run_ours(folder: Path, flags: Sequence[str], seed: int) -> dict[str, Any]:
+    """Runs what `new`, with `flags`, makes of `folder / "source"`.
 
     Returns the figures of Stillhouse: `{"values": {measure: {system: that of each test question}}, "seconds": …}`."""
     ours, seconds = folder / "ours", folder / "seconds"
@@ -41,7 +41,7 @@ def run_ours(folder: Path, hours: float, seed: int) -> dict[str, Any]:
         # A run that was stopped begins anew: sentence-transformers gets the time of the whole run.
         for made in ("ours", "work", "teacher", "peer"):
             shutil.rmtree(folder / made, ignore_errors=True)
-        stillhouse("new", str(ours), "--source", str(folder / "source"), "--hours", str(hours))
+        stillhouse("new", str(ours), "--source", str(folder / "source"), *flags)
         set_seed(ours / "params.yaml", seed)
         begun = sum(os.times()[:4])  # of the processor, child processes included
         stillhouse("run", "--params", "params.yaml", cwd=ours)

@@ -50,8 +50,9 @@ def new_parser() -> Parser:
         parser,
         "--hours H",
         "train on as many questions and in as many steps as fit into a run of H hours on this machine's CPU, up "
-        "to twice the recipe's epochs over all labelled questions (default: the recipe's own, and more questions if "
-        "they fit into an hour); not possible on a GPU, where run times cannot be predicted",
+        "to twice the recipe's epochs over all labelled questions, or three times as many generated questions as the "
+        "recipe's (default: the recipe's own, and more labelled questions if they fit into an hour); not possible on "
+        "a GPU, where run times cannot be predicted",
         positive,
     )
     flag(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
 
 Amount = Mapping[str, Mapping[str, float | None]]
-"""Settings by section: `max_steps` and `epochs` of trainings, and `max_train_queries` of `ingest`."""
+"""Settings by section: `max_steps` and `epochs` of trainings, and the limit of train questions (`Amounts.limited`)."""
 
 PAPERS = next(iter(GRAPHS))
 """The graph of the papers' runs, also of a recipe that names none."""
@@ -32,6 +32,14 @@ LONGER = 2.0
 MORE = (
     "with more --hours it uses more questions: 2,000 instead of 300 added 0.018 to the winner's RR@10 on MedQuAD and "
     "nothing on SQuAD"
+)
+WRITTEN = "generated"
+"""The step in which a language model writes questions, in recipes that have it."""
+MOST_MADE = 3.0
+"""How many times as many passages --hours may have questions written about; more was not measured."""
+MORE_WRITTEN = (
+    "--hours raises this to at most three times the recipe's, which added 0.008 to the winner's nDCG@10 on PEPs and "
+    "nothing on MedQuAD"
 )
 FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
@@ -57,7 +65,7 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = ""
         )
     amounts, budget = Amounts(recipe, look), hours * 3600
     if expected.total <= budget:
-        return amounts.largest(1.0, amounts.most * (LONGER if amounts.grows else 1.0), budget)
+        return amounts.largest(1.0, amounts.most * (LONGER if amounts.labelled else 1.0), budget)
     if (least := amounts.seconds(0.0)) > budget * NEAR:
         raise InputError(
             f"the run takes about {in_words(least)} on this machine, even with minimal training; give --hours "
@@ -75,7 +83,7 @@ def usual(recipe: Recipe, look: FirstLook | None) -> Amount:
     if expected is None or look is None or expected.total > budget:
         return {}
     amounts = Amounts(recipe, look)
-    return amounts.largest(1.0, amounts.all_questions, budget)
+    return amounts.largest(1.0, amounts.all_questions if amounts.labelled else 1.0, budget)
 
 
 @dataclass(frozen=True)
@@ -100,29 +108,59 @@ class Amounts:
 
     @property
     def grows(self) -> bool:
-        """Whether a share above 1 exists: not of made questions, of an unknown number, or of a paper's run."""
-        labelled = not makes_pairs(self.settings["ingest"], self.look)
-        return labelled and self.look.whole and self.recipe.get(GRAPH, PAPERS) != PAPERS
+        """Whether a share above 1 may exist: not of a paper's run, or of a source that was not read to its end."""
+        return self.look.whole and self.recipe.get(GRAPH, PAPERS) != PAPERS
+
+    @cached_property
+    def labelled(self) -> bool:
+        """Whether a share above 1 uses more of the source's questions."""
+        return self.grows and not makes_pairs(self.settings["ingest"], self.look)
+
+    @cached_property
+    def written(self) -> bool:
+        """Whether a share above 1 has a language model on this machine write about more passages.
+
+        Not a server, whose time and price are unknown.
+        """
+        here = getattr(self.settings.get(WRITTEN), "base_url", "") is None
+        return self.grows and not self.labelled and here and self.settings["ingest"].max_train_queries is None
+
+    @property
+    def limited(self) -> tuple[str, str]:
+        """The section and the setting that limit the train questions, or the passages that these are written about."""
+        return (WRITTEN, "max_passages") if self.written else ("ingest", "max_train_queries")
+
+    @property
+    def used(self) -> int | None:
+        """The recipe's limit of train questions, or of passages that a language model is asked about; None = all."""
+        section, setting = self.limited
+        limit: int | None = getattr(self.settings[section], setting)
+        return limit
 
     @property
     def all_questions(self) -> float:
-        """The share that uses every question; 1 if the recipe does."""
-        used = self.settings["ingest"].max_train_queries
-        return max(1.0, self.scale(None).queries["train"] / used) if used and self.grows else 1.0
+        """The share that uses every question, or asks about every passage; 1 if the recipe does."""
+        scale, used = self.scale(None), self.used
+        there = scale.queries["train"] if self.labelled else scale.passages if self.written else 0
+        return max(1.0, there / used) if used else 1.0
 
     @cached_property
     def most(self) -> float:
-        """The share at which every training reaches its epochs over all questions."""
-        if not self.grows:
-            return 1.0
+        """The share at which every training reaches its epochs over all of the source's questions.
+
+        Of made questions, at most `MOST_MADE`.
+        """
+        if not self.labelled:
+            return min(MOST_MADE, self.all_questions)
         scale = self.scale(None)
         limits = [self.limit(step, scale) / (self.settings[step.name].max_steps or math.inf) for step in self.trainings]
         return max(1.0, self.all_questions, *limits)
 
     def scale(self, questions: int | None) -> Scale:
-        """The scale of a run that uses at most so many train questions."""
-        ingest = replace(self.settings["ingest"], max_train_queries=questions)
-        return scale_of_look(self.settings | {"ingest": ingest}, self.look)
+        """The scale of a run that uses at most so many train questions, or asks about so many passages."""
+        section, setting = self.limited
+        changed = replace(self.settings[section], **{setting: questions})
+        return scale_of_look(self.settings | {section: changed}, self.look)
 
     def limit(self, step: GraphStep, scale: Scale) -> int:
         """The steps of a training's epochs; without a number of epochs, those of the recipe."""
@@ -131,11 +169,11 @@ class Amounts:
 
     def of(self, share: float) -> Amount:
         """The settings of a share; none for those that are the recipe's."""
-        used = self.settings["ingest"].max_train_queries
+        used, (section, setting) = self.used, self.limited
         more = min(share, self.all_questions)
-        asked = used if more <= 1 else int(more * used) if more < self.all_questions else None
+        asked = used if not used or more <= 1 else int(more * used) if more < self.all_questions else None
         scale = self.scale(asked)
-        found: dict[str, dict[str, float | None]] = {} if asked == used else {"ingest": {"max_train_queries": asked}}
+        found: dict[str, dict[str, float | None]] = {} if asked == used else {section: {setting: asked}}
         repeated = max(1.0, share / self.most)
         for step in self.trainings:
             config = self.settings[step.name]
@@ -165,15 +203,23 @@ class Amounts:
 
 
 def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
-    """A line on the labelled questions and the steps of a run; none for made questions, of an unknown number."""
-    if look is None or makes_pairs(configs(recipe, "recipe")["ingest"], look):
+    """A line on the labelled questions and the steps of a run, or on the passages that a model writes questions about.
+
+    None for questions that are made of sentences, of an unknown number.
+    """
+    if look is None:
         return []
     amounts = Amounts(recipe, look)
+    if makes_pairs(amounts.settings["ingest"], look):
+        used, there = amounts.used or 0, amounts.scale(None).passages
+        return [f"questions are written about {used:,} of {there:,} passages; {MORE_WRITTEN}"] * (
+            amounts.written and used < there
+        )
     scale, there = amounts.scale(amounts.settings["ingest"].max_train_queries), amounts.scale(None).queries["train"]
     used, number = scale.queries["train"], f"{there:,}" if look.whole else f"at least {there:,}"
     steps = [
         f"{steps_of(step.kind, amounts.settings[step.name], scale):,} of {step.name}" for step in amounts.trainings
     ]
-    of = f"all {number}" if used == there else f"{used:,} of {number}"
+    of = f"all {'' if look.whole else 'of '}{number}" if used == there else f"{used:,} of {number}"
     lines = [f"training uses {of} questions; steps: {', '.join(steps)}"]
-    return lines + [MORE] * (used < there and amounts.grows and amounts.seconds(1.0) < math.inf)
+    return lines + [MORE] * (used < there and amounts.labelled and amounts.seconds(1.0) < math.inf)

@@ -153,6 +153,18 @@ def test_ample_hours_change_no_training_on_made_questions_or_of_a_paper(name: st
     assert name == "unlabelled" or fit_into(10_000, recipe, LARGE) == {}
 
 
+@pytest.mark.parametrize(("passages", "asked", "steps"), [(20_000, 3000, 180), (1500, None, 90), (900, 0, 0)])
+def test_ample_hours_have_questions_written_about_more_passages(passages: int, asked: int | None, steps: int) -> None:
+    """At most three times as many, in as many more steps; without hours, as many as in the recipe."""
+    recipe = with_sections(load_recipe(find_recipe("generated")), {"fetch_model": {"model": STARTS["here"]}})
+    look = dataclasses.replace(LARGE, passages=passages, questions={"test": 500})
+    own = {"generated": {"max_passages": asked}, "distilled": {"max_steps": steps}} if steps else {}
+    assert fit_into(100, recipe, look) == own and usual(recipe, look) == {}
+    assert len(described(recipe, look)) == (passages > 1000)
+    elsewhere = with_sections(recipe, {"generated": {"base_url": "http://localhost/v1", "model": "m"}})
+    assert fit_into(100, elsewhere, look) == fit_into(100, recipe, dataclasses.replace(look, whole=False)) == {}
+
+
 def test_too_few_hours_are_refused() -> None:
     with pytest.raises(InputError, match="even with minimal training; give --hours") as refused:
         fit_into(0.02, LABELLED, LARGE)

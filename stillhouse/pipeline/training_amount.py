@@ -212,9 +212,8 @@ def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
     amounts = Amounts(recipe, look)
     if makes_pairs(amounts.settings["ingest"], look):
         used, there = amounts.used or 0, amounts.scale(None).passages
-        return [f"questions are written about {used:,} of {there:,} passages; {MORE_WRITTEN}"] * (
-            amounts.written and used < there
-        )
+        line = f"questions are written about {used:,} of {there:,} passages; {MORE_WRITTEN}"
+        return [line] if amounts.written and used < there else []
     scale, there = amounts.scale(amounts.settings["ingest"].max_train_queries), amounts.scale(None).queries["train"]
     used, number = scale.queries["train"], f"{there:,}" if look.whole else f"at least {there:,}"
     steps = [

@@ -105,13 +105,14 @@ class _Graph:
     def _add_system(self, name: str, row: Mapping[Any, Any]) -> None:
         """Adds a retriever's index and run, and its place in the evaluation; for a run, only that place."""
         source, other = str(row[SYSTEM]), str(row.get(SETTINGS, ""))
-        port = self._outputs().get(source)
+        outputs = self._outputs()
+        port = outputs.get(source)
         if port is not None and port.name == RUN:
             key = f"{RUN}/{name.removesuffix('_run')}"
             self._read_by(EVALUATE, key, source)
             self.given |= {(step.name, key) for step in self.steps.values() if step.kind == EVALUATE}
             return
-        retrievers = [of for of, made in self._outputs().items() if made.kind == "model" and made.name != "reranker"]
+        retrievers = [of for of, made in outputs.items() if made.kind == "model" and made.name != "reranker"]
         refuse_unknown(source, retrievers, f"{self.where}: {STAGES}.{name}: {SYSTEM} cannot be")
         for step, own in zip(dense(name, source, other), dense(name, source)):
             section = step.section
@@ -182,11 +183,12 @@ class _Graph:
 
     def check_inputs(self) -> None:
         """Refuses inputs that no step writes or that are of another kind, and steps that lack one."""
+        outputs = self._outputs()
         for step in self.steps.values():
             for key, source in step.inputs.items():
                 kind = step.spec.port_of(key).kind
-                outputs = [of for of, port in self._outputs().items() if port.kind == kind]
-                refuse_unknown(source, outputs, f"{self.where}: {STAGES}.{step.name}: {key} cannot be")
+                fitting = [of for of, port in outputs.items() if port.kind == kind]
+                refuse_unknown(source, fitting, f"{self.where}: {STAGES}.{step.name}: {key} cannot be")
             for port in step.spec.inputs:
                 if not port.optional and not port.keys(step.inputs):
                     raise self.refuse(step.name, f"it needs `{port.name}`: {port.help}")

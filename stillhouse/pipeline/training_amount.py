@@ -210,10 +210,11 @@ def described(recipe: Recipe, look: FirstLook | None) -> list[str]:
     if look is None:
         return []
     amounts = Amounts(recipe, look)
+    if amounts.written and amounts.all_questions > 1:
+        there = amounts.scale(None).passages
+        return [f"questions are written about {amounts.used:,} of {there:,} passages; {MORE_WRITTEN}"]
     if makes_pairs(amounts.settings["ingest"], look):
-        used, there = amounts.used or 0, amounts.scale(None).passages
-        line = f"questions are written about {used:,} of {there:,} passages; {MORE_WRITTEN}"
-        return [line] if amounts.written and used < there else []
+        return []
     scale, there = amounts.scale(amounts.settings["ingest"].max_train_queries), amounts.scale(None).queries["train"]
     used, number = scale.queries["train"], f"{there:,}" if look.whole else f"at least {there:,}"
     steps = [

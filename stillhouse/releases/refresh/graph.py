@@ -110,8 +110,8 @@ class Levels:
         """Mines the champion's hard negatives, scores them with the recipe's teacher, and trains on both.
 
         If the recipe distils what another training made, that training comes first here too: it learns the new labels
-        even if the teacher turns out too weak to learn from. If in the recipe's run its average competes alone,
-        the challenger is the average with what training started from.
+        even if the teacher turns out too weak to learn from. Where the recipe lets only the average compete, the
+        challenger is an average too, with what training started from.
         """
         encoder, searched = start, {"retriever": OWN, "index": f"{CHAMPION}_index/index"}
         yield GraphStep("refreshed_negatives", "mine", CORPUS | searched | {"others": "bm25/negatives"}, "mine_2")

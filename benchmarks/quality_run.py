@@ -101,11 +101,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def set_seed(path: Path, seed: int) -> None:
-    """Sets the seed in the settings that `new` wrote."""
+    """Sets the seed in the settings that `new` wrote. All test questions are measured, so that seeds have the same."""
     given = read_yaml(path)
     for step in SEEDED:
         if isinstance(given.get(step), dict):
             given[step] = given[step] | {"seed": seed}
+    given["ingest"] |= {"max_test_queries": None}
     path.write_text(yaml.safe_dump(given, sort_keys=False), encoding="utf-8")
 
 

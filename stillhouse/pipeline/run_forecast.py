@@ -12,7 +12,7 @@ from stillhouse.core.monitoring.activity import by_stage, in_words
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
 from stillhouse.pipeline.start_model import config_of
-from stillhouse.pipeline.step_times import ON_GPU, Scale, layer_weights, mean_tokens, on_processor, predicted_seconds
+from stillhouse.pipeline.step_times import ON_GPU, Scale, layer_weights, mean_tokens, on_processor, seconds_of
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -47,8 +47,7 @@ def forecast(recipe: Recipe, look: FirstLook | None) -> Forecast | None:
     if look is None or why_none(settings, look):
         return None
     scale = scale_of_look(settings, look)
-    seconds = {step.name: predicted_seconds(step.kind, settings[step.name], scale) for step in graph_of(recipe)}
-    return Forecast(seconds, not look.whole)
+    return Forecast(seconds_of(graph_of(recipe), settings, scale), not look.whole)
 
 
 def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:

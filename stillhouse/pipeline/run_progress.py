@@ -9,7 +9,7 @@ from typing import Any
 from stillhouse.core.monitoring.activity import by_stage, doing, in_words
 from stillhouse.pipeline.graph import CORPUS, START
 from stillhouse.pipeline.graph_steps import GraphStep
-from stillhouse.pipeline.step_times import on_processor, predicted_seconds, scale_of
+from stillhouse.pipeline.step_times import on_processor, scale_of, seconds_of
 
 
 def outlook(left: Sequence[GraphStep], total: int, settings: Mapping[str, Any], root: Path) -> str:
@@ -41,4 +41,4 @@ def expected_seconds(steps: Sequence[GraphStep], settings: Mapping[str, Any], ro
     scale = next(filter(None, scales), None) if steps and on_processor() else None
     if scale is None:
         return {}
-    return {step.name: predicted_seconds(step.kind, settings[step.name], scale) for step in steps}
+    return seconds_of(steps, settings, scale)

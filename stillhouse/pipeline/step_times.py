@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ from stillhouse.models.token_lengths import token_lengths
 
 if TYPE_CHECKING:
     import torch
+
+    from stillhouse.pipeline.graph_steps import GraphStep
 
 TRAINED = 3.0
 """The operations of a training step, as a multiple of a forward pass."""
@@ -48,7 +50,7 @@ ON_GPU = "run times can only be predicted for a CPU, and this run uses a GPU"
 """Why there is no forecast."""
 QUERY_TOKENS = 20
 WRITER_WEIGHTS = 106_000_000
-"""Those of the layers of SmolLM2-135M, which writes questions."""
+"""Those of the layers of SmolLM2-135M, which writes questions unless a recipe names another model."""
 WRITTEN = 4
 """Generating one token takes about as long as reading this many."""
 SECONDS_MEASURED = 0.2
@@ -100,15 +102,40 @@ def mean_tokens(lengths: Sequence[int], cut: int) -> float:
 
 
 def layer_weights(config: Mapping[str, Any]) -> int:
-    """The number of weights in a transformer's layers: four square matrices of attention, two of the feed-forward part.
+    """The number of weights in a transformer's layers: four matrices of attention, two of the feed-forward part.
 
-    A gated feed-forward part, as in ModernBERT, has three.
+    A gated feed-forward part, as in ModernBERT and the decoders, has three. Decoders share keys and values among heads.
     """
     width = int(config.get("hidden_size") or config["dim"])
     inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
     layers = int(config.get("num_hidden_layers") or config["n_layers"])
-    matrices = 3 if config.get("model_type") == "modernbert" else 2
-    return layers * (4 * width * width + matrices * width * inner)
+    heads = int(config.get("num_attention_heads") or 1)
+    shared = config.get("num_key_value_heads")
+    attention = 2 * width * int(config.get("head_dim") or width // heads) * (heads + int(shared or heads))
+    matrices = 3 if shared or config.get("model_type") == "modernbert" else 2
+    return layers * (attention + matrices * width * inner)
+
+
+def writer_weights(model: str) -> int:
+    """The number of weights in the layers of a language model; those of SmolLM2-135M if it is not on this machine."""
+    from stillhouse.models.model_place import place_of
+    from stillhouse.pipeline.start_model import config_of
+
+    with suppress(InputError, ValueError, KeyError, TypeError):
+        if folder := place_of(model):
+            return layer_weights(config_of(folder))
+    return WRITER_WEIGHTS
+
+
+def seconds_of(steps: Sequence[GraphStep], settings: Mapping[str, Any], scale: Scale) -> dict[str, float]:
+    """The time of each step. A `generate-queries` with a generator has the model that this was trained from."""
+    found = {}
+    for step in steps:
+        config = settings[step.name]
+        if step.kind == "generate-queries" and (writer := step.inputs.get("generator")):
+            config = replace(config, model=settings[writer.partition("/")[0]].model)
+        found[step.name] = predicted_seconds(step.kind, config, scale)
+    return found
 
 
 def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
@@ -120,7 +147,7 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
         beside += PROJECTED * _steps(_asked(scale, "train"), config) * min(scale.passages, config.passages_at_once)
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
-    weights = WRITER_WEIGHTS if step in ("train-generator", "generate-queries") else scale.weights
+    weights = writer_weights(config.model) if step in ("train-generator", "generate-queries") else scale.weights
     return beside + 2.0 * weights * tokens / model_speed(config.precision) if tokens else beside
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from stillhouse.pipeline import step_times
 from stillhouse.pipeline.graph import graph_of
-from stillhouse.pipeline.recipes import SHIPPED, configs, find_recipe, load_recipe
+from stillhouse.pipeline.recipes import SHIPPED, Recipe, configs, find_recipe, load_recipe
 from stillhouse.pipeline.run_progress import outlook
-from stillhouse.pipeline.step_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of
+from stillhouse.pipeline.step_times import OVERHEAD, Scale, layer_weights, predicted_seconds, scale_of, seconds_of
 from stillhouse.pipeline.steps.index import Config as Index
 from stillhouse.pipeline.steps.train_generator import Config as Generator
 from stillhouse.pipeline.steps.train_retriever import Config as Training
@@ -40,12 +40,32 @@ def test_times_computed_by_hand() -> None:
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
 
 
-def test_parameter_counts_equal_those_of_the_layers() -> None:
-    config = BertConfig(hidden_size=24, num_hidden_layers=3, num_attention_heads=2, intermediate_size=40, vocab_size=50)
+SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40, "vocab_size": 50}
+QWEN = SIZES | {"num_key_value_heads": 2, "head_dim": 8}
+CONFIGS = [AutoConfig.for_model(name, **size) for name, size in {"bert": SIZES, "llama": SIZES, "qwen3": QWEN}.items()]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.model_type)
+def test_parameter_counts_equal_those_of_the_layers(config: PreTrainedConfig) -> None:
     with torch.device("meta"):
-        layers = BertModel(config).encoder
-    matrices = sum(value.numel() for value in layers.parameters() if value.ndim == 2)
+        model = AutoModel.from_config(config)
+    matrices = sum(value.numel() for name, value in model.named_parameters() if value.ndim == 2 and "layer" in name)
     assert layer_weights(config.to_dict()) == matrices
+
+
+def test_writing_takes_as_long_as_the_writer_is_large(tmp_path: Path) -> None:
+    CONFIGS[1].save_pretrained(tmp_path)
+    recipe = load_recipe(find_recipe("generated"))
+    steps = graph_of(recipe)
+
+    def seconds(recipe: Recipe) -> dict[str, float]:
+        found = seconds_of(steps, configs(recipe, "generated"), SCALE)
+        return {step: (found[step] - OVERHEAD) for step in ("question_writer", "generated", "best")}
+
+    larger = seconds(recipe | {"question_writer": recipe["question_writer"] | {"model": str(tmp_path)}})
+    ratio = layer_weights(CONFIGS[1].to_dict()) / step_times.WRITER_WEIGHTS
+    ratios = {"question_writer": ratio, "generated": ratio, "best": 1}
+    assert larger == pytest.approx({step: ratios[step] * time for step, time in seconds(recipe).items()})
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SHIPPED.glob("*.yaml")))

@@ -17,7 +17,7 @@ import numpy as np
 
 from stillhouse.core.artifacts import digest_json, read_manifest, write_whole
 from stillhouse.core.config import nearest
-from stillhouse.core.context import WORK_ROOT, Context, device
+from stillhouse.core.context import WORK_ROOT, Context, device, work_root
 from stillhouse.core.curves import DEV, CurveRow
 from stillhouse.core.environment import environment_variables
 from stillhouse.core.errors import InputError
@@ -90,6 +90,7 @@ class Search:
             kept = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
             for other in (self.folder / "trials").iterdir():  # retrievers and checkpoints of all but the best
                 if other not in kept:
+                    shutil.rmtree(work_root() / other.name, ignore_errors=True)
                     shutil.rmtree(other)
 
         self.study.sampler = TPESampler(seed=self.seed + len(self.tried()))
@@ -138,7 +139,7 @@ class Search:
 
     def _trained(self, settings: Settings, listen: Listen) -> list[float]:
         folder = self.place(settings)
-        with environment_variables({WORK_ROOT: str(folder / "work")}):  # so that checkpoints go with the trial
+        with environment_variables({WORK_ROOT: str(work_root() / folder.name)}):  # removed with the trial
             return self._measured(self.space.always | settings, folder / "artifacts", self.shared, listen)
 
     def _measured(self, settings: Settings, root: Path, source: Path, listen: Listen | None = None) -> list[float]:

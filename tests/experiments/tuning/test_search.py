@@ -64,7 +64,10 @@ def test_all_trials_share_one_reading_of_a_source_that_may_change(steps: Steps) 
     assert steps.ran.count("fetch-model") == 1 and steps.ran.count("train-retriever") == 4
 
 
-def test_a_hopeless_trial_is_stopped_early_and_only_the_best_is_kept(steps: Steps) -> None:
+def test_a_hopeless_trial_is_stopped_early_and_only_the_best_is_kept(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STILLHOUSE_WORK", "large-disk")
     search = search_in("tune", RANGES)
     search.run(12)
     stopped = [trial for trial in search.tried() if trial.state.name == "PRUNED"]
@@ -73,7 +76,9 @@ def test_a_hopeless_trial_is_stopped_early_and_only_the_best_is_kept(steps: Step
     for trial in stopped:
         settings = trial.user_attrs["settings"]
         assert worth(settings["retriever_1.learning_rate"], settings["retriever_1.temperature"]) < best.value
-    assert list(Path("tune/trials").iterdir()) == [search.place(best.user_attrs["settings"])]
+    place = search.place(best.user_attrs["settings"])
+    assert list(Path("tune/trials").iterdir()) == [place]
+    assert {path.name for path in Path("large-disk").glob("[!.]*")} == {place.name}, "and so is its work"
 
 
 def test_a_killed_search_resumes_with_its_unfinished_trial(steps: Steps) -> None:

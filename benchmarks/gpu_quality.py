@@ -122,11 +122,7 @@ def gather(data: Path, into: Path) -> None:
 
 
 def run_chains(
-    chains: Sequence[tuple[str, str]],
-    folder: Path,
-    data: Path,
-    settings: Mapping[str, Any],
-    end: float,
+    chains: Sequence[tuple[str, str]], folder: Path, data: Path, settings: Mapping[str, Any], end: float
 ) -> None:
     """Runs every chain in a process of its own, several at once, and stops those that are not done at the end."""
     waiting = list(chains)

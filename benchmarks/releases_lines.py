@@ -83,12 +83,7 @@ class Workplace:
             )
         else:
             inputs = {"corpus": corpus, "encoder": before, "negatives": negatives}
-            step_once(
-                "train-retriever",
-                inputs,
-                {name: own / name for name in ("retriever", "curves")},
-                **TRAINING,
-            )
+            step_once("train-retriever", inputs, {name: own / name for name in ("retriever", "curves")}, **TRAINING)
         retriever = own / "retriever"
         found: dict[str, Any] = {"seconds": seconds_since(begun), "labels": number * SHAPE["slice"]}
         if line != "query_only":

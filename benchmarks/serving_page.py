@@ -29,13 +29,7 @@ def page_lines(found: Mapping[str, Any]) -> list[str]:
     lines += ["vectors, 1, 8, 64 at once. Ours encodes queries in fp32. A store searches with an index of its own."]
     sizes = sorted({int(name.split("/")[2]) for name in found["cases"] if name.count("/") == 2})
     for size in sizes:
-        lines += [
-            "",
-            f"## {size:,} passages",
-            "",
-            f"| index | system | recall@10 | {COLUMNS} |",
-            "|---" * 12 + "|",
-        ]
+        lines += ["", f"## {size:,} passages", "", f"| index | system | recall@10 | {COLUMNS} |", "|---" * 12 + "|"]
         rows = [(name.split("/"), case) for name, case in found["cases"].items() if name.endswith(f"/{size}")]
         rows.sort(key=lambda row: (row[0][1], list(NAMES).index(row[0][0])))
         for (system, kind, _), case in rows:

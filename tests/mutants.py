@@ -130,11 +130,7 @@ MUTANTS = (
     ),
     # Losses.
     Mutant(
-        "multiplied by the temperature",
-        "training/losses.py",
-        "scores / temperature",
-        "scores * temperature",
-        (LOSSES,),
+        "multiplied by the temperature", "training/losses.py", "scores / temperature", "scores * temperature", (LOSSES,)
     ),
     Mutant(
         "right answers push one another away in an index",
@@ -223,13 +219,7 @@ MUTANTS = (
         (CORRUPTION,),
     ),
     # Figures.
-    Mutant(
-        "rankings upside down",
-        "evaluation/measures.py",
-        "-float(rank) for",
-        "float(rank) for",
-        (MEASURES,),
-    ),
+    Mutant("rankings upside down", "evaluation/measures.py", "-float(rank) for", "float(rank) for", (MEASURES,)),
     Mutant(
         "rankings cut a place early",
         "evaluation/measures.py",

@@ -71,9 +71,7 @@ def executor_input(
 
 
 def artifact(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "artifacts": [{"name": path.name, "type": entry["artifactType"], "uri": str(path), "metadata": {}}],
-    }
+    return {"artifacts": [{"name": path.name, "type": entry["artifactType"], "uri": str(path), "metadata": {}}]}
 
 
 if __name__ == "__main__":

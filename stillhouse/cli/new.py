@@ -41,11 +41,7 @@ def new_parser() -> Parser:
         "this machine: takes the best of them on the source's dev questions, alone or with BM25",
         model_text,
     )
-    flag(
-        parser,
-        "--recipe NAME|FILE",
-        "a shipped recipe or a recipe file (default: one that fits source and model)",
-    )
+    flag(parser, "--recipe NAME|FILE", "a shipped recipe or a recipe file (default: one that fits source and model)")
     flag(
         parser,
         "--hours H",

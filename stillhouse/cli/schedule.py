@@ -82,8 +82,5 @@ def watch_action(argv: Sequence[str]) -> int:
     return 0
 
 
-ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "apply": apply_action,
-    "watch": watch_action,
-}
+ACTIONS: Mapping[str, Callable[[Sequence[str]], int]] = {"apply": apply_action, "watch": watch_action}
 """The actions, by name."""

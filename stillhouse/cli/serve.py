@@ -15,13 +15,7 @@ from stillhouse.core.config import build, field_types, setting
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser, flag
-from stillhouse.pipeline.step_command import (
-    add_context_flags,
-    add_setting_flags,
-    describe,
-    environment,
-    with_settings,
-)
+from stillhouse.pipeline.step_command import add_context_flags, add_setting_flags, describe, environment, with_settings
 from stillhouse.serving.settings import Limits
 from stillhouse.serving.source import FolderSource, Source, repository_of
 

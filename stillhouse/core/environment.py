@@ -49,10 +49,7 @@ def software() -> dict[str, object]:
 
     The build tag is left out (`2.13.0+cpu` is 2.13.0), so that a laptop and a GPU image share a cache.
     """
-    return {
-        "python": ".".join(map(str, sys.version_info[:2])),
-        "libraries": dict(libraries()),
-    }
+    return {"python": ".".join(map(str, sys.version_info[:2])), "libraries": dict(libraries())}
 
 
 @cache

@@ -194,10 +194,7 @@ def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:
             "qrels without a passage",
         ),
         "qrels_without_query": ((~qrels["query_id"].isin(queries["query_id"])).sum(), "qrels without a query"),
-        "texts_in_two_splits": (
-            (queries["split"].groupby(texts).nunique() > 1).sum(),
-            "query texts in two splits",
-        ),
+        "texts_in_two_splits": ((queries["split"].groupby(texts).nunique() > 1).sum(), "query texts in two splits"),
     }
     remedy = "run `stillhouse ingest` again"
     return [

@@ -22,18 +22,7 @@ import pyarrow as pa
 from stillhouse.core.artifacts import digest_json, flush
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.cleaning import CleanCorpus, Cleaning, checked, shown
-from stillhouse.corpus.sources.rows import (
-    Answer,
-    Each,
-    LeftOut,
-    Link,
-    NotProse,
-    Qrel,
-    Query,
-    Rejected,
-    Row,
-    Source,
-)
+from stillhouse.corpus.sources.rows import Answer, Each, LeftOut, Link, NotProse, Qrel, Query, Rejected, Row, Source
 from stillhouse.corpus.taken_passages import CHECKED, Placed, TakenPassages
 
 ROWS: dict[str, Any] = {kind.__name__: kind for kind in (Answer, LeftOut, Link, NotProse, Qrel, Query, Rejected)}

@@ -243,12 +243,7 @@ def _written(passages: TakenPassages, drawn: Drawn, split_K: NDArray[np.int8]) -
     texts_K = passages.texts_of(drawn.taken_from_K)
     return [
         PairQuery(
-            f"{TASKS[task]}:{own}:{number}",
-            " ".join(text[begin:end].split()),
-            SPLITS[split],
-            TASKS[task],
-            own,
-            other,
+            f"{TASKS[task]}:{own}:{number}", " ".join(text[begin:end].split()), SPLITS[split], TASKS[task], own, other
         )
         for task, text, (begin, end), number, split, own, other in zip(
             drawn.task_K.tolist(),

@@ -272,10 +272,7 @@ REASONS = {
 
 
 def reasons_to_drop(
-    queries: Sequence[MadeQuery],
-    terms: Sequence[Sequence[str]],
-    found_Q: NDArray[np.bool_],
-    unlikely_share: float,
+    queries: Sequence[MadeQuery], terms: Sequence[Sequence[str]], found_Q: NDArray[np.bool_], unlikely_share: float
 ) -> list[str]:
     """Why each question is dropped, one of `REASONS`; "" if it is kept. The order of the questions does not matter.
 

@@ -24,10 +24,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "rejected": _schema("kind", "id", "reason", "where", "content"),
 }
 
-SPARSE: Mapping[str, pa.Schema] = {
-    "not_prose": _schema("passage_id", "kind"),
-    "unjudged": _schema("query_id", "text"),
-}
+SPARSE: Mapping[str, pa.Schema] = {"not_prose": _schema("passage_id", "kind"), "unjudged": _schema("query_id", "text")}
 """Tables that are empty in most corpora. Their file exists only if they have a row."""
 
 DROPPED = _schema("query_id", "text", "taken_from", "reason")
@@ -45,10 +42,7 @@ ADDED = "added"
 UNIQUE = {"passages": ("passage_id", "text")}
 """Columns with almost no repeated value, which are written without dictionary encoding."""
 
-DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "queries": {"origin": SOURCE, "taken_from": ""},
-    "answers": {"kind": TEXT},
-}
+DEFAULTS: Mapping[str, Mapping[str, str]] = {"queries": {"origin": SOURCE, "taken_from": ""}, "answers": {"kind": TEXT}}
 """The columns that a writer may leave out, and their default values."""
 
 Columns = Mapping[str, Sequence[object]]

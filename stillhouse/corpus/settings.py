@@ -47,9 +47,7 @@ class IngestSettings:
 
     source: str = setting("sample", "a folder or file, `sample` (built in), or `ir_datasets:<id>`", location=True)
     repo: str | None = setting(
-        None,
-        "a DVC repository (a git URL or a folder) that contains `source`; null = source is local",
-        location=True,
+        None, "a DVC repository (a git URL or a folder) that contains `source`; null = source is local", location=True
     )
     revision: str | None = setting(
         None, "the repository's branch, tag or commit; null = its default branch", location=True
@@ -74,12 +72,10 @@ class IngestSettings:
         choices=SPLIT_BY,
     )
     splits: Mapping[str, str] | None = setting(
-        None,
-        "new names of source splits, as {dev: test} if the test labels are not public",
+        None, "new names of source splits, as {dev: test} if the test labels are not public"
     )
     columns: Mapping[str, str] | None = setting(
-        None,
-        "tables: unusual names of columns, as {passages.text: body, queries.id: number}",
+        None, "tables: unusual names of columns, as {passages.text: body, queries.id: number}"
     )
     fields: tuple[str, ...] | None = setting(
         None,
@@ -87,14 +83,10 @@ class IngestSettings:
         "columns of tables, keys of Markdown's front matter, `lang` and `meta` elements of HTML; null = none",
     )
     reqa_split: str = setting(
-        "80/20",
-        "ReQA: the split of its queries into train and test (Chang et al. 2020 §4.1)",
-        choices=REQA_SPLITS,
+        "80/20", "ReQA: the split of its queries into train and test (Chang et al. 2020 §4.1)", choices=REQA_SPLITS
     )
     distractors: str | None = setting(
-        None,
-        "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)",
-        location=True,
+        None, "another source, whose passages are added without its queries (Chang et al. 2020 Table 6)", location=True
     )
     max_distractors: int | None = _most("distractors, a seeded sample")
     dev_fraction: float = setting(
@@ -144,9 +136,7 @@ class IngestSettings:
         location=True,
     )
     test_queries: str | None = setting(
-        None,
-        "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout",
-        location=True,
+        None, "a folder with labelled test queries: queries.jsonl and qrels/test.tsv, in BEIR layout", location=True
     )
     train_queries: str | None = setting(
         None,

@@ -27,13 +27,7 @@ from stillhouse.models.acceleration.memory import freed_memory_kept
 from stillhouse.models.acceleration.replaced import bf16_residuals, packed_linears
 from stillhouse.models.adapter import Adapter, write_adapters
 from stillhouse.models.encoder_folder import read_towers, refuse_cross_encoder, write_towers
-from stillhouse.models.encoder_settings import (
-    CONFIG,
-    OF_MODULES,
-    SETTINGS,
-    EncoderSettings,
-    read_settings,
-)
+from stillhouse.models.encoder_settings import CONFIG, OF_MODULES, SETTINGS, EncoderSettings, read_settings
 from stillhouse.models.model_place import is_model, refuse_unsupported
 from stillhouse.models.pooling import normalized
 from stillhouse.models.settings import InferenceConfig
@@ -250,13 +244,7 @@ def length_batches(lengths_N: np.ndarray, tokens: int, alike: bool = False) -> I
             start = min(start + size, int(end))
 
 
-def encode(
-    encoder: BiEncoder,
-    texts: EncoderTexts,
-    context: Context,
-    what: str,
-    config: InferenceConfig,
-) -> np.ndarray:
+def encode(encoder: BiEncoder, texts: EncoderTexts, context: Context, what: str, config: InferenceConfig) -> np.ndarray:
     """Encode all texts: float32 [N, D], in their order.
 
     On one machine a text's vector does not depend on the other texts, bit for bit. Its padded length depends on itself

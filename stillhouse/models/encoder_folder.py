@@ -34,13 +34,7 @@ from stillhouse.models.model_place import EMBEDDINGS, is_bag_of_words
 from stillhouse.models.settings import MODULES
 from stillhouse.models.tokenizer_files import save_tokenizer
 from stillhouse.models.towers import NORMALIZE, ROUTES, BagOfWordsTower, ModuleTower, Role, Tower, TransformerTower
-from stillhouse.models.transformer import (
-    WEIGHTS,
-    load_model,
-    read_tensors,
-    refuse_larger_vocabulary,
-    shapes_of,
-)
+from stillhouse.models.transformer import WEIGHTS, load_model, read_tensors, refuse_larger_vocabulary, shapes_of
 
 POOLING, PROJECTION = "1_Pooling", "2_Dense"
 """The folders of the modules after a Transformer."""
@@ -108,10 +102,7 @@ def write_towers(
         own = settings
         if role == "query":
             own = replace(
-                settings,
-                passage_length=settings.query_length,
-                passage_prompt=settings.query_prompt,
-                towers="shared",
+                settings, passage_length=settings.query_length, passage_prompt=settings.query_prompt, towers="shared"
             )
         if isinstance(tower, BagOfWordsTower):
             _write_bag(folder / ROUTES[role], tower, tokenizer, own.passage_length)

@@ -12,12 +12,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.encoder_folder import write_modules
-from stillhouse.models.encoder_settings import (
-    OF_MODULES,
-    OWN_POOLING,
-    EncoderSettings,
-    read_settings,
-)
+from stillhouse.models.encoder_settings import OF_MODULES, OWN_POOLING, EncoderSettings, read_settings
 from stillhouse.models.model_place import downloaded, is_bag_of_words, locate, refuse_unsupported
 from stillhouse.models.settings import NO_MODEL
 from stillhouse.models.tokenizer_files import load_tokenizer, refuse_long_prompts, save_tokenizer

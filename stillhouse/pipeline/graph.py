@@ -193,14 +193,8 @@ training went too far, so only its average with the base model competes (benchma
 LANGUAGE_MODEL = _graph(
     {
         "corpus": (FETCH, INGEST, CHECKED, TOKENS, LEXICAL),
-        PRETRAINING: (
-            LM_HEAD,
-            GraphStep(PRETRAINING, "pretrain", TOKENIZED | WITH_HEAD),
-        ),
-        "retriever_1": (
-            *dense("zero_shot", START),
-            *_train("retriever_1", "bm25", PRETRAINED["encoder"]),
-        ),
+        PRETRAINING: (LM_HEAD, GraphStep(PRETRAINING, "pretrain", TOKENIZED | WITH_HEAD)),
+        "retriever_1": (*dense("zero_shot", START), *_train("retriever_1", "bm25", PRETRAINED["encoder"])),
         "retriever_2": (
             _mine("mine_1", "retriever_1/retriever"),
             *_train("retriever_2", "mine_1", "retriever_1/retriever"),

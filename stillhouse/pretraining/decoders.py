@@ -34,11 +34,7 @@ class SelfAttentionDecoder(nn.Module):
     """
 
     def __init__(
-        self,
-        layers: nn.ModuleList,
-        causal: bool,
-        final_norm: nn.Module | None = None,
-        rotary: nn.Module | None = None,
+        self, layers: nn.ModuleList, causal: bool, final_norm: nn.Module | None = None, rotary: nn.Module | None = None
     ) -> None:
         super().__init__()
         self.layers = layers

@@ -90,10 +90,7 @@ def _counts(plan: Plan, source: Source, work: Path, memory: Memory) -> NgramTabl
 
 def _refuse_other_kind(plan: Plan, others: Path, tokenizer: str) -> None:
     about = read_about(others)
-    for what, theirs, ours in (
-        ("window", len(about.totals), plan.window),
-        ("tokenizer", about.tokenizer, tokenizer),
-    ):
+    for what, theirs, ours in (("window", len(about.totals), plan.window), ("tokenizer", about.tokenizer, tokenizer)):
         if theirs != ours:
             raise InputError(
                 f"--counts {others} has {what} {theirs}, but this run has {ours}; "

@@ -18,12 +18,7 @@ from stillhouse.models.source import model_or
 from stillhouse.models.transformer import refuse_longer
 from stillhouse.pretraining.generator import Generator
 from stillhouse.pretraining.heads import output_matrix
-from stillhouse.pretraining.masked_lm import (
-    MaskedLanguageModel,
-    load_masked_lm,
-    require_head,
-    require_same_vocabulary,
-)
+from stillhouse.pretraining.masked_lm import MaskedLanguageModel, load_masked_lm, require_head, require_same_vocabulary
 from stillhouse.pretraining.objectives import Objective
 from stillhouse.pretraining.settings import PretrainingConfig
 from stillhouse.pretraining.tokens import SpecialTokens, TokenCache

@@ -36,14 +36,7 @@ from stillhouse.pretraining.heldout import (
     spread,
     unigram_counts,
 )
-from stillhouse.pretraining.inputs import (
-    Folders,
-    open_cache,
-    open_encoder,
-    open_generator,
-    start_head,
-    with_lengths_of,
-)
+from stillhouse.pretraining.inputs import Folders, open_cache, open_encoder, open_generator, start_head, with_lengths_of
 from stillhouse.pretraining.masked_lm import MaskedLanguageModel, require_head
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.objectives import Objective

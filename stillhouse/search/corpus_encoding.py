@@ -34,15 +34,7 @@ from stillhouse.models.encoder import BiEncoder, EncoderTexts, encode, inference
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.towers import ModuleTower, Tower, TransformerTower
 from stillhouse.models.transformer import configuration
-from stillhouse.search.embeddings import (
-    DIGEST,
-    Embeddings,
-    move_segments,
-    prune,
-    text_digests,
-    touch,
-    write_segment,
-)
+from stillhouse.search.embeddings import DIGEST, Embeddings, move_segments, prune, text_digests, touch, write_segment
 from stillhouse.search.settings import EncodingConfig
 
 BLOCK = 4096

@@ -179,12 +179,7 @@ class Searcher:
     """
 
     def __init__(
-        self,
-        corpus: Path,
-        retriever: Path,
-        index: Path,
-        context: Context,
-        hybrid: Path | None = None,
+        self, corpus: Path, retriever: Path, index: Path, context: Context, hybrid: Path | None = None
     ) -> None:
         folders = {"corpus": corpus, "retriever": retriever, "index": index}
         refuse_unfit(folders | ({"hybrid": hybrid} if hybrid else {}))

@@ -17,15 +17,7 @@ from starlette.types import ASGIApp
 
 from stillhouse import __version__
 from stillhouse.core.errors import InputError
-from stillhouse.serving import (
-    documents_api,
-    embeddings_api,
-    inference_api,
-    page,
-    rerank_api,
-    search_api,
-    status_api,
-)
+from stillhouse.serving import documents_api, embeddings_api, inference_api, page, rerank_api, search_api, status_api
 from stillhouse.serving.batcher import Batcher
 from stillhouse.serving.errors import error_response, on_http, on_invalid
 from stillhouse.serving.guard import Guard

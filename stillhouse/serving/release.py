@@ -220,13 +220,7 @@ class StoreRelease(Release):
     Raises `InputError` as `Release` and `StoreSearcher` do.
     """
 
-    def __init__(
-        self,
-        folders: Mapping[str, Path],
-        store: Store,
-        context: Context,
-        precision: str = "fp32",
-    ) -> None:
+    def __init__(self, folders: Mapping[str, Path], store: Store, context: Context, precision: str = "fp32") -> None:
         # The fusion describes another search than that of the store.
         own = {name: folder for name, folder in folders.items() if name != "hybrid"}
         super().__init__(own, context, precision)

@@ -68,12 +68,7 @@ class ScoredPairs:
 
 
 def cross_encoder_scores(
-    folder: Path,
-    pairs: ScoredPairs,
-    own: slice,
-    corpus: Corpus,
-    context: Context,
-    config: ScoredPairsConfig,
+    folder: Path, pairs: ScoredPairs, own: slice, corpus: Corpus, context: Context, config: ScoredPairsConfig
 ) -> NDArray[np.float32] | None:
     """Score the pairs `own`, which start at a chunk, with the cross-encoder in `folder`: float32 [S].
 

@@ -32,11 +32,7 @@ def gradient_cache_setting(of: str = "") -> Any:
 
 def patience_setting(default: int | None = None) -> Any:
     """When to stop without improvement."""
-    return setting(
-        default,
-        "stop after this many measurements in a row without improvement; null = never",
-        minimum=1,
-    )
+    return setting(default, "stop after this many measurements in a row without improvement; null = never", minimum=1)
 
 
 def eval_share_setting(default: float | None, null: str, heldout: str = "dev queries", text: str = "text") -> Any:
@@ -205,9 +201,7 @@ class RetrieverConfig(GroupTrainingConfig):
         choices=tuple(FORMS),
     )
     matryoshka_dims: tuple[int, ...] | None = setting(
-        None,
-        "also train vectors cut to these widths, as [64, 128]; null = whole vectors only",
-        minimum=1,
+        None, "also train vectors cut to these widths, as [64, 128]; null = whole vectors only", minimum=1
     )
     mini_batch_size: int | None = mini_batch_setting()
     gradient_cache: bool = gradient_cache_setting()

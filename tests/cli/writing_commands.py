@@ -134,12 +134,6 @@ CASES: dict[str, Case] = {name: step_case(name) for name in registry.steps()} | 
     "label": Case(lambda there, inputs: ["label", "sample", there / "f", "--port", 0], never_served),
     "run": Case(lambda there, inputs: ["run", *RUN, "--folder", there / "f"], stand_ins),
     "compare": Case(lambda there, inputs: ["compare", *COMPARED, "--folder", there / "f"], compare_quickly),
-    "zero-shot": Case(
-        lambda there, inputs: ["zero-shot", inputs / "colours", *FEW, "--folder", there / "f"],
-        beir,
-    ),
-    "tune": Case(
-        lambda there, inputs: [*tune_words(inputs), "--trials", 1, "--folder", there / "f"],
-        tune_quickly,
-    ),
+    "zero-shot": Case(lambda there, inputs: ["zero-shot", inputs / "colours", *FEW, "--folder", there / "f"], beir),
+    "tune": Case(lambda there, inputs: [*tune_words(inputs), "--trials", 1, "--folder", there / "f"], tune_quickly),
 }

@@ -114,11 +114,7 @@ CASES = {
             ("query", "q1", "duplicate id, different text", "queries.jsonl:4"),
         ],
     ),
-    "query without a label": (
-        "queries",
-        ['{"_id": "q3", "text": "x"}'],
-        [],
-    ),
+    "query without a label": ("queries", ['{"_id": "q3", "text": "x"}'], []),
     "qrel to no query": ("train", ["q9\tp1\t1"], [("qrel", "q9", "points to no query", "qrels/train.tsv:3")]),
     "qrel to no passage": ("train", ["q1\tp9\t1"], [("qrel", "q1", "points to no passage", "qrels/train.tsv:3")]),
     "negative": ("train", ["q1\tp2\t-1"], [("qrel", "q1", "negative relevance", "qrels/train.tsv:3")]),

@@ -122,10 +122,7 @@ def test_repeated_tokens_are_read_in_linear_time(name: str) -> None:
         middle = len(content) // 2
         for what in REPEATED:
             many = what * 2_000
-            for hurt_content in (
-                content[:middle] + many + content[middle:],
-                b"# a" + many + b"x",
-            ):
+            for hurt_content in (content[:middle] + many + content[middle:], b"# a" + many + b"x"):
                 with tempfile.TemporaryDirectory() as folder:
                     write_files(SOURCES[name] | {hurt: hurt_content}, Path(folder))
                     try:

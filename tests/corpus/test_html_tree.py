@@ -131,11 +131,7 @@ ENCODED: dict[str, tuple[bytes, str, str]] = {
     "in seven bits": ((CHARSET.format("iso-2022-jp") + "<p>\u8336").encode("iso-2022-jp"), "<p>\u8336", ""),
     "of many bytes": ((CHARSET.format("gb2312") + "<p>\u8336").encode("gbk"), "<p>\u8336", ""),
     "UTF-16 that can be read as ASCII": ((CHARSET.format("utf-16") + UMLAUTS).encode(), UMLAUTS, ""),
-    "declared in a comment": (
-        f"<!-- {CHARSET.format('latin1')} -->{UMLAUTS}".encode(),
-        UMLAUTS,
-        "",
-    ),
+    "declared in a comment": (f"<!-- {CHARSET.format('latin1')} -->{UMLAUTS}".encode(), UMLAUTS, ""),
     "not as it declares": ((CHARSET.format("utf-8") + UMLAUTS).encode("cp1252"), "", "not UTF-8, as it declares"),
     "of nobody's encoding": (
         (CHARSET.format("klingon") + UMLAUTS).encode(),

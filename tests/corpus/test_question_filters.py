@@ -94,10 +94,6 @@ def test_every_question_has_one_outcome_in_any_order() -> None:
     assert set(first.values()) == {"", *REASONS}
     least = unlikely(queries, 0.1)
     for query in queries:
-        holds = {
-            LOST: query.id in lost,
-            UNCLEAR: points(query.text),
-            UNLIKELY: query.id in least,
-        }
+        holds = {LOST: query.id in lost, UNCLEAR: points(query.text), UNLIKELY: query.id in least}
         expected = [reason for reason in REASONS if holds.get(reason)][:1] or ["", ALIKE]
         assert first[query.id] in expected

@@ -9,12 +9,7 @@ import pytest
 
 from stillhouse.core.curves import CurveRow, best_row, write_curves
 from stillhouse.core.errors import InputError
-from stillhouse.evaluation.report.curves import (
-    interval_plot,
-    kept_row,
-    loss_plot,
-    read_curves,
-)
+from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, read_curves
 
 CURVES = pd.DataFrame({"step": [0, 5, 10, 15], "train_loss": [3.0, 2, 1, 0.5], "heldout_loss": [3.0, 1.5, 1.5, 1.8]})
 

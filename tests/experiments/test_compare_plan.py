@@ -89,11 +89,7 @@ BAD: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
         "must be at least encoder_mlm_probability",
     ),
     "an override of all": ([MLM], {"overrides": {"retriever_1.batchsize": 3}}, "did you mean 'batch_size'"),
-    "an input": (
-        [{"name": "a", "inputs": {"reranker.inid": "lm_head/encoder"}}],
-        {},
-        "has no input 'inid'",
-    ),
+    "an input": ([{"name": "a", "inputs": {"reranker.inid": "lm_head/encoder"}}], {}, "has no input 'inid'"),
     "an output": ([{"name": "a", "inputs": {"reranker.init": "pretraining/encodr"}}], {}, "mean 'pretraining/encoder'"),
     "an output of another kind": (
         [{"name": "a", "inputs": {"reranker.init": "bm25/negatives"}}],

@@ -84,12 +84,7 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
 
 
 def of_reranker(
-    folder: Path,
-    start: Path,
-    case: Mapping[str, Any],
-    device: torch.device,
-    precision: str,
-    padding: str = "kept",
+    folder: Path, start: Path, case: Mapping[str, Any], device: torch.device, precision: str, padding: str = "kept"
 ) -> tuple[float, dict[str, Tensor]]:
     pooling, case = case.get("pooling", "cls"), {name: value for name, value in case.items() if name != "pooling"}
     setting = Setting(folder / "corpus", folder / "negatives", start, 0.0, 3, device.type, pooling=pooling)

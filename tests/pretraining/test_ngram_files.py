@@ -53,11 +53,7 @@ PASSAGES = st.lists(st.lists(st.integers(0, 5), max_size=9), max_size=6)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-@given(
-    shards=st.lists(PASSAGES, min_size=1, max_size=3),
-    longest=st.integers(2, 5),
-    size=st.integers(1, 1 << 13),
-)
+@given(shards=st.lists(PASSAGES, min_size=1, max_size=3), longest=st.integers(2, 5), size=st.integers(1, 1 << 13))
 def test_shards_add_up(shards: list[Passages], longest: int, size: int, tmp_path: Path) -> None:
     """Merged counts equal, byte for byte, those of all passages in one corpus."""
     folders = [write(shard, tmp_path / f"{number}", longest) for number, shard in enumerate(shards)]
@@ -66,10 +62,7 @@ def test_shards_add_up(shards: list[Passages], longest: int, size: int, tmp_path
     assert contents(tmp_path / "sum") == contents(whole)
 
 
-@pytest.mark.parametrize(
-    ("changed", "what"),
-    [({"tokenizer": "other"}, "tokenizer"), ({"longest": 4}, "window")],
-)
+@pytest.mark.parametrize(("changed", "what"), [({"tokenizer": "other"}, "tokenizer"), ({"longest": 4}, "window")])
 def test_refuses_counts_of_another_kind(changed: dict[str, Any], what: str, tmp_path: Path) -> None:
     folders = [write([[2, 4]], tmp_path / "one"), write([[2, 4]], tmp_path / "other", **changed)]
     with pytest.raises(InputError, match=f"differ in {what}.*stillhouse importance"):

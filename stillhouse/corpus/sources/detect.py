@@ -47,11 +47,7 @@ TREES, ABOUT = (ARTICLE_TREE, HTML_TREE), ("readme", "manifest", "rejected")
 """The formats of a tree of files, and the names of files about a data set or a corpus."""
 UNLABELLED = (BEIR, JSONL, ARTICLE_JSONL, TABLES)
 """The formats whose folders may lack labels."""
-OPTIONS_OF = {
-    "columns": (TABLES,),
-    "fields": (*UNLABELLED, *TREES),
-    "reqa_split": (REQA,),
-}
+OPTIONS_OF = {"columns": (TABLES,), "fields": (*UNLABELLED, *TREES), "reqa_split": (REQA,)}
 """The formats that read each of the `Options`."""
 
 

@@ -20,14 +20,7 @@ from stillhouse.corpus.sources.lines import (
     text_field,
 )
 from stillhouse.corpus.sources.options import Options
-from stillhouse.corpus.sources.rows import (
-    CONTENT_LENGTH,
-    Link,
-    Passage,
-    Rejected,
-    Row,
-    Source,
-)
+from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import Span
 from stillhouse.corpus.sources.table_columns import COLUMNS, kept_fields
 

@@ -207,10 +207,7 @@ def object_of(value: object, what: str = "") -> Fields:
 
 
 def made_of(
-    objects: Iterable[Fields | T | Rejected],
-    kind: str,
-    ids: tuple[str, ...],
-    make: Callable[[Fields], Iterable[T]],
+    objects: Iterable[Fields | T | Rejected], kind: str, ids: tuple[str, ...], make: Callable[[Fields], Iterable[T]]
 ) -> Iterator[T | Rejected]:
     """What `make` makes of each object; if it raises `IllTyped`, the object is rejected as a row of this kind."""
     for fields in objects:

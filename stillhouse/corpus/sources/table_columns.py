@@ -44,12 +44,7 @@ COLUMNS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "relevance": ("relevance", "score", "rel", "label"),
         "split": ("split",),
     },
-    "answers": {
-        "query": _QUERY_IDS,
-        "answer": ("answer", "text"),
-        "kind": ("kind",),
-        "split": ("split",),
-    },
+    "answers": {"query": _QUERY_IDS, "answer": ("answer", "text"), "kind": ("kind",), "split": ("split",)},
     "not_prose": {"id": _IDS["passage"], "kind": ("kind",)},
     "unjudged": {"id": _IDS["query"], "text": ("text",)},
 }

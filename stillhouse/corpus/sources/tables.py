@@ -103,10 +103,7 @@ def open_tables(location: Path, options: Options) -> Source:
 
     def parts(size: int, each: Each) -> list[Part]:
         stretches = [(file, stretch) for file in passages for stretch in _stretches(file, size, each)]
-        return [
-            *(Part(partial(_read_passages, *one)) for one in stretches),
-            Part(partial(_read_files, others)),
-        ]
+        return [*(Part(partial(_read_passages, *one)) for one in stretches), Part(partial(_read_files, others))]
 
     read = {file.name: file.path for file in files} | {path.name: path for path in fields_beside(passages[0].path)}
     notes = [

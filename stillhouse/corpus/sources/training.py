@@ -253,10 +253,7 @@ def _read(files: Mapping[Path, Columns]) -> Iterator[Row]:
 
 
 def _read_wrong(
-    files: Mapping[Path, Columns],
-    taken: set[int],
-    asked: Mapping[tuple[str, str], str],
-    named: set[int],
+    files: Mapping[Path, Columns], taken: set[int], asked: Mapping[tuple[str, str], str], named: set[int]
 ) -> Iterator[Row]:
     """The wrong passages, which come last: a passage may be right for the same question in another row."""
     for path, columns in files.items():

@@ -41,11 +41,7 @@ class Outcome:
 
 
 def read_outcome(
-    variant: str,
-    seed: int,
-    evaluation: Path,
-    curves: Path | None,
-    losses: Mapping[str, Path] | None = None,
+    variant: str, seed: int, evaluation: Path, curves: Path | None, losses: Mapping[str, Path] | None = None
 ) -> Outcome:
     """Read the evaluation folder of one system and, if it was pre-trained, the folder of its curves.
 

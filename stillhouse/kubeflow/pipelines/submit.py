@@ -141,13 +141,7 @@ def submit(
     return str(run.run_id)
 
 
-def watch(
-    client: Any,
-    run_id: str,
-    log: Log,
-    every_seconds: float = 5.0,
-    pods: PodWatch | None = None,
-) -> bool:
+def watch(client: Any, run_id: str, log: Log, every_seconds: float = 5.0, pods: PodWatch | None = None) -> bool:
     """Logs every change of the run's tasks and `pods` until the run ends; returns whether it succeeded.
 
     If the API server does not answer for a while, it is polled again, because the run continues meanwhile. Raises

@@ -24,10 +24,7 @@ FORM: Mapping[str, tuple[str, str]] = {
         "training queries: source = labelled, pairs = made from the corpus, auto = made if there are none",
     ),
     "test_queries": ("ingest", "a folder with test queries in BEIR layout; empty = those of the corpus"),
-    "model": (
-        "fetch_model",
-        "the base model: a hub name, a folder on the work volume, or package:NAME",
-    ),
+    "model": ("fetch_model", "the base model: a hub name, a folder on the work volume, or package:NAME"),
 }
 """The settings with a field of their own: the section of each, and its help in the form."""
 SETTINGS = "settings"

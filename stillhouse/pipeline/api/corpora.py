@@ -17,11 +17,7 @@ NOT_PASSAGES = ("source", "format")
 
 @with_settings(ingest_step.STEP, but=NOT_PASSAGES)
 def ingest_passages(
-    passages: Iterable[str | PassageRow],
-    output: Folder,
-    *,
-    questions: Iterable[QuestionRow] = (),
-    **settings: Setting,
+    passages: Iterable[str | PassageRow], output: Folder, *, questions: Iterable[QuestionRow] = (), **settings: Setting
 ) -> StepResult:
     """Make `output/corpus` from texts or dicts in memory.
 

@@ -48,10 +48,7 @@ STEP = Step(
     "importance",
     "counts n-grams and scores every token by its average mutual information (CDMAE eq. 7-8)",
     Config,
-    inputs=(
-        TOKENS,
-        Port("counts", "n-gram counts of other passages, to add to these", kind="model", optional=True),
-    ),
+    inputs=(TOKENS, Port("counts", "n-gram counts of other passages, to add to these", kind="model", optional=True)),
     outputs=(Port("importance", "n-gram counts and one AMI value per token"),),
     run=run,
 )

@@ -105,16 +105,8 @@ def compiled(placement: Placement, **parameters: Any) -> tuple[dict[str, Any], d
         pass
 
     @dsl.pipeline(name="p")
-    def pipeline(
-        image: str = "i",
-        accelerator_type: str = "t",
-        accelerator_count: str = "1",
-    ):
-        given = {
-            "image": image,
-            "accelerator_type": accelerator_type,
-            "accelerator_count": accelerator_count,
-        }
+    def pipeline(image: str = "i", accelerator_type: str = "t", accelerator_count: str = "1"):
+        given = {"image": image, "accelerator_type": accelerator_type, "accelerator_count": accelerator_count}
         with dsl.ExitHandler(end()), dsl.ParallelFor(["a", "b"]) as item:
             place(work(text=item), placement, "the-work", given)
 

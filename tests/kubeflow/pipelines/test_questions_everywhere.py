@@ -71,8 +71,4 @@ def repeats(folder: Path) -> list[Callable[[], object]]:
         shutil.rmtree(folder / "workspace" / "artifacts" / "generated")
         call(folder / "workspace", "dvc", "repro", "--force", "--single-item", "corpus")
 
-    return [
-        run,
-        repro,
-        lambda: run_pipeline(Request("train", recipe).build(None), {}, folder / "again"),
-    ]
+    return [run, repro, lambda: run_pipeline(Request("train", recipe).build(None), {}, folder / "again")]

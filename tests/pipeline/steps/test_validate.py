@@ -167,11 +167,7 @@ def test_inconsistent_tables_are_detected(tmp_path: Path) -> None:
 
     opened = Corpus.open(tmp_path)
     found = {check.name: check.value for check in run_checks(opened, validate.Thresholds()) if not check.passed}
-    assert found == {
-        "qrels_without_passage": 1,
-        "qrels_without_query": 1,
-        "texts_in_two_splits": 1,
-    }
+    assert found == {"qrels_without_passage": 1, "qrels_without_query": 1, "texts_in_two_splits": 1}
     suites = run_suites(opened)
     assert {check.name for suite in suites for check in suite.checks if not check.passed} == {
         "passages.passage_id.expect_column_values_to_be_unique",

@@ -204,6 +204,11 @@ class BiEncoder(nn.Module):
                 ids = cut_passages(tokenizer, texts, length, settings.passage_prompt, special=special)
         return EncoderTexts(ids, tokenizer.pad_token_id or 0, role, length)
 
+    def reads_alike(self) -> bool:
+        """Whether an id stands for the same token in queries and in passages."""
+        own = getattr(self.tower("query"), "tokenizer", self.tokenizer)
+        return own is self.tokenizer or own.get_vocab() == self.tokenizer.get_vocab()
+
     def queries(self, texts: Sequence[str]) -> EncoderTexts:
         return self.texts(texts, "query")
 

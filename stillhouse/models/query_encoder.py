@@ -75,7 +75,7 @@ class TextEncoder(Protocol):
     def vectors(self, ids: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Float32 [Q, D]."""
 
-    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """The last hidden states of each text's tokens, float32 [L, H] of length 1."""
 
 
@@ -179,10 +179,10 @@ class PlainBert:
             vectors_QD[rows] = (normalized(vector_BD) if self.normalize else vector_BD).cpu().numpy()
         return vectors_QD
 
-    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """Float32 [L, D] of each text."""
-        found = [np.empty((0, self.width), np.float32)] * len(texts)
-        for rows, hidden_BLD in self._hidden(self.tokenize(texts)):
+        found = [np.empty((0, self.width), np.float32)] * len(ids)
+        for rows, hidden_BLD in self._hidden(ids):
             for row, states_LD in zip(rows, normalized(hidden_BLD).cpu().numpy()):
                 found[row] = states_LD
         return found
@@ -323,10 +323,10 @@ class AnyEncoder:
         texts = replace(self.encoder.texts([], self.role), ids=[list(each) for each in ids])
         return encode(self.encoder, texts, self.context, "texts", EXACT)
 
-    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         from stillhouse.models.token_states import TokenReader
 
-        return TokenReader(self.encoder, self.context, EXACT).states(texts)
+        return TokenReader(self.encoder, self.context, EXACT).states(ids)
 
 
 def _weights(folder: Path, part: str) -> dict[str, Tensor]:

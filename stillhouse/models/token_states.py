@@ -6,6 +6,7 @@ Shape suffixes: B texts, L tokens, H hidden size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,12 @@ class TokenReader:
         self._encoder, self._context, self._config = encoder, context, config
         self.state_width = state_width(encoder)
 
-    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each query, with the prompt and special tokens."""
+        return self._encoder.queries(texts).ids
+
+    def states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """The states of each query's tokens, float32 [S, H] of length 1."""
-        read = token_states(self._encoder, self._encoder.queries(texts), self._context, "queries", self._config)
+        queries = replace(self._encoder.queries([]), ids=[list(each) for each in ids])
+        read = token_states(self._encoder, queries, self._context, "queries", self._config)
         return [states for _, states in sorted(read, key=lambda each: each[0])]

@@ -38,7 +38,7 @@ SPREAD_PASSAGES = 1000
 QUERIES_AT_ONCE = 256
 COMPARED = 50
 """Late interaction compares so many of the best passages of BM25 and of the retriever; others get the lowest score."""
-LATE, LEXICAL = 2.0, 1.5
+LATE, LEXICAL = 4.0, 1.5
 """Without labels, late interaction weighs `LATE` times the retriever, and BM25 `LEXICAL` times what it has without it
 (docs/findings.md)."""
 

@@ -1,15 +1,18 @@
 """Late interaction (Khattab and Zaharia 2020, "ColBERT"): compares a query's tokens with a passage's, one by one.
 
-A passage's score is the mean over the query's tokens of the highest cosine with any of its own tokens. The retriever
-needs no training for it. Of a passage's states only the signs are stored, one bit a number: 48 bytes a token for a
-width of 384, which ranks as well as the numbers themselves (docs/findings.md).
+A passage's score is the mean over the query's tokens of the highest cosine with any of its own tokens, in which rare
+tokens count more: by the square root of BM25's inverse document frequency. Special tokens and the prompt do not count.
+The retriever needs no training for it. Of a passage's states only the signs are stored, one bit a number: 48 bytes a
+token for a width of 384, which ranks as well as the numbers themselves (docs/findings.md).
 
-Shape suffixes: Q queries, K candidates of a query, S tokens of a query, T tokens of passages, H width of the states.
+Shape suffixes: Q queries, K candidates of a query, S tokens of a query, T tokens of passages, H width of the states, V
+vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +28,7 @@ from stillhouse.models.settings import InferenceConfig
 if TYPE_CHECKING:
     from stillhouse.models.encoder import BiEncoder  # imports transformers, which would delay an answer
 
-SIGNS, ENDS = "signs.bits", "ends.npy"
+SIGNS, ENDS, WEIGHTS = "signs.bits", "ends.npy", "weights.npy"
 
 
 class QueryReader(Protocol):
@@ -33,16 +36,20 @@ class QueryReader(Protocol):
 
     state_width: int
 
-    def states(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each query, with the prompt and special tokens."""
+
+    def states(self, ids: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """The states of each query's tokens, float32 [S, H] of length 1."""
 
 
 def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Context, config: InferenceConfig) -> None:
-    """Write the signs of all passages' token states, a block of passages at a time."""
+    """Write the signs of all passages' token states, a block of passages at a time, and how much each token counts."""
     from stillhouse.models.token_states import token_states
 
     folder.mkdir()
     counts: list[int] = []
+    found_V = np.zeros(len(encoder.tokenizer), np.int64)
     with (folder / SIGNS).open("wb") as file:
         for block in passage_text_blocks(corpus):
             texts = encoder.passages(block)
@@ -53,13 +60,20 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
             counts += map(len, bits)
             for each in bits:
                 file.write(each.tobytes())
+            for ids in texts.ids:
+                found_V[list(set(ids))] += 1
     save_array(folder / ENDS, np.cumsum(counts, dtype=np.int64))
+    weights_V = np.sqrt(np.log1p((len(counts) - found_V + 0.5) / (found_V + 0.5)))
+    weights_V[encoder.tokenizer.all_special_ids] = 0
+    if encoder.reads_alike():
+        save_array(folder / WEIGHTS, weights_V.astype(np.float32))
 
 
 class LateInteraction:
     """The stored signs of all passages, and the model that reads the queries.
 
-    Raises `InputError` for a folder that `write_tokens` did not write with a model of this width.
+    All tokens count alike in a folder without their weights, as versions up to 0.2.0 wrote it. Raises `InputError` for a
+    folder that `write_tokens` did not write with a model of this width.
     """
 
     def __init__(self, folder: Path, reader: QueryReader) -> None:
@@ -71,6 +85,9 @@ class LateInteraction:
             sound = len(self._ends_N) > 0 and len(self._signs) == self._ends_N[-1]
         except (OSError, ValueError):
             sound = False
+        weighted = (folder / WEIGHTS).is_file()
+        self._weights_V = map_array(folder / WEIGHTS, np.float32) if weighted else None
+        self._empty = reader.tokenize([""])[0]
         if not sound:
             raise InputError(f"{folder} has no token states of this retriever; run `stillhouse select-best` again")
 
@@ -80,7 +97,8 @@ class LateInteraction:
         Padding (-1) and passages without a token get their query's lowest score.
         """
         scores_QK = np.zeros(rows_QK.shape, dtype=np.float32)
-        for query, states_SH in enumerate(self._reader.states(queries)):
+        ids = self._reader.tokenize(queries)
+        for query, states_SH in enumerate(self._reader.states(ids)):
             rows = np.maximum(rows_QK[query], 0)
             ends, begins = self._ends_N[rows], np.where(rows > 0, self._ends_N[rows - 1], 0)
             known = np.flatnonzero((rows_QK[query] >= 0) & (ends > begins))
@@ -93,6 +111,14 @@ class LateInteraction:
             products_ST = 2 * (states_SH @ bits_TH.T) - states_SH.sum(axis=1, keepdims=True)
             starts = np.cumsum(ends - begins) - (ends - begins)
             highest_SK = np.maximum.reduceat(products_ST, starts, axis=1)
-            scores_QK[query] = highest_SK.mean(axis=0).min() / np.sqrt(self._width)
-            scores_QK[query, known] = highest_SK.mean(axis=0) / np.sqrt(self._width)
+            means_K = self._weights(ids[query]) @ highest_SK / np.sqrt(self._width)
+            scores_QK[query] = means_K.min()
+            scores_QK[query, known] = means_K
         return scores_QK
+
+    def _weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """How much each token of a query counts, float32 [S] with the sum 1; all alike if none would count."""
+        weights_S = np.zeros(len(ids), np.float32) if self._weights_V is None else self._weights_V[list(ids)]
+        prompt = takewhile(lambda pair: pair[0] == pair[1], zip(ids, self._empty))
+        weights_S[: len(list(prompt))] = 0
+        return weights_S / weights_S.sum() if weights_S.any() else np.full(len(ids), 1 / len(ids), np.float32)

@@ -90,5 +90,5 @@ STEP = Step(
     ),
     outputs=(Port("hybrid", "the weights and the BM25 index"),),
     run=run,
-    version=4,
+    version=5,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +22,7 @@ from stillhouse.models.query_encoder import AnyEncoder, PlainBert, open_query_en
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.token_states import TokenReader
 from stillhouse.search.hybrid import Fusion
-from stillhouse.search.late_interaction import ENDS, SIGNS, LateInteraction, write_tokens
+from stillhouse.search.late_interaction import ENDS, SIGNS, WEIGHTS, LateInteraction, write_tokens
 from stillhouse.search.searcher import Searcher
 
 Run = Callable[..., dict[str, Path]]
@@ -38,7 +39,9 @@ def bm25(run_step: Run, small_corpus: Path) -> Path:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
 
 
-def slow_scores(folder: Path, queries: list[str], passages: list[str]) -> np.ndarray:
+def slow_scores(
+    folder: Path, queries: list[str], passages: list[str], prompt: str = "", weighted: bool = True
+) -> np.ndarray:
     """Every query's score with every passage, float64 [Q, N], one text and one token at a time."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).double().eval()
 
@@ -52,15 +55,24 @@ def slow_scores(folder: Path, queries: list[str], passages: list[str]) -> np.nda
         return float(state @ signs / np.linalg.norm(signs))
 
     stored = [states(passage, 24) for passage in passages]
-    return np.array(
-        [
-            [np.mean([max(cosine(own, other) for other in tokens) for own in states(query, 16)]) for tokens in stored]
-            for query in queries
-        ]
-    )
+    known = [set(tokenizer(passage, truncation=True, max_length=24).input_ids) for passage in passages]
+    prompted = len(tokenizer(prompt, add_special_tokens=False).input_ids)
+
+    def weights(query: str) -> list[float]:
+        ids = tokenizer(query, truncation=True, max_length=16).input_ids
+        found = [sum(id in of for of in known) for id in ids]
+        rarity = [math.sqrt(math.log(1 + (len(known) - count + 0.5) / (count + 0.5))) for count in found]
+        counts = [id not in tokenizer.all_special_ids and place > prompted for place, id in enumerate(ids)]
+        return [rare * counted if weighted else 1.0 for rare, counted in zip(rarity, counts)]
+
+    def score(query: str, tokens: list[np.ndarray]) -> float:
+        best = [max(cosine(own, other) for other in tokens) for own in states(prompt + query, 16)]
+        return float(np.average(best, weights=weights(prompt + query)))
+
+    return np.array([[score(query, tokens) for tokens in stored] for query in queries])
 
 
-def test_a_score_is_the_mean_of_each_tokens_best_cosine(
+def test_a_score_is_the_mean_of_each_tokens_best_cosine_by_rarity(
     small_corpus: Path, retriever: Path, tmp_path: Path, context: Context
 ) -> None:
     corpus, encoder = Corpus.open(small_corpus), BiEncoder.load(retriever)
@@ -80,9 +92,26 @@ def test_a_score_is_the_mean_of_each_tokens_best_cosine(
     for reader in (TokenReader(encoder, context, EXACT), plain, AnyEncoder(retriever, context)):
         scores_QK = LateInteraction(tmp_path / "tokens", reader).scores_of(queries, rows_QK)
         np.testing.assert_allclose(scores_QK, slow_QK, atol=1e-5)
+    empty_QK = LateInteraction(tmp_path / "tokens", plain).scores_of([""], rows_QK[:1])
+    assert np.isfinite(empty_QK).all(), "where no token counts, all do"
     (tmp_path / "tokens" / SIGNS).write_bytes(b"cut off")
     with pytest.raises(InputError, match="select-best"):
         LateInteraction(tmp_path / "tokens", plain)
+
+
+@pytest.mark.parametrize(("prompt", "weighted"), [("find the ", True), ("", False)])
+def test_a_prompt_does_not_count_and_without_weights_all_tokens_do(
+    small_corpus: Path, retriever: Path, tmp_path: Path, context: Context, prompt: str, weighted: bool
+) -> None:
+    corpus, encoder = Corpus.open(small_corpus), BiEncoder.load(retriever, query_prompt=prompt)
+    write_tokens(tmp_path / "tokens", encoder, corpus, context, EXACT)
+    if not weighted:
+        (tmp_path / "tokens" / WEIGHTS).unlink()
+    queries = corpus.queries_of("test")["text"].tolist()
+    rows_QK = np.tile(np.arange(24, dtype=np.int32), (len(queries), 1))
+    scores_QK = LateInteraction(tmp_path / "tokens", TokenReader(encoder, context, EXACT)).scores_of(queries, rows_QK)
+    slow_QK = slow_scores(retriever, queries, passage_texts(corpus), prompt, weighted)
+    np.testing.assert_allclose(scores_QK, slow_QK, atol=1e-5)
 
 
 def test_a_search_adds_late_interaction_with_its_weight(

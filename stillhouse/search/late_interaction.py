@@ -49,7 +49,7 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
 
     folder.mkdir()
     counts: list[int] = []
-    found_V = np.zeros(len(encoder.tokenizer), np.int64)
+    found_V = np.zeros(1 + max(encoder.tokenizer.get_vocab().values()), np.int64)
     with (folder / SIGNS).open("wb") as file:
         for block in passage_text_blocks(corpus):
             texts = encoder.passages(block)
@@ -72,7 +72,7 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
 class LateInteraction:
     """The stored signs of all passages, and the model that reads the queries.
 
-    All tokens count alike in a folder without their weights, as versions up to 0.2.0 wrote it. Raises `InputError` for a
+    All tokens count alike in a folder without their weights, as earlier versions wrote it. Raises `InputError` for a
     folder that `write_tokens` did not write with a model of this width.
     """
 
@@ -81,12 +81,12 @@ class LateInteraction:
         row = -(-self._width // 8)
         try:
             self._ends_N = map_array(folder / ENDS, np.int64)
+            weighted = (folder / WEIGHTS).is_file()
+            self._weights_V = map_array(folder / WEIGHTS, np.float32) if weighted else None
             self._signs = np.memmap(folder / SIGNS, np.uint8, mode="r").reshape(-1, row)
             sound = len(self._ends_N) > 0 and len(self._signs) == self._ends_N[-1]
         except (OSError, ValueError):
             sound = False
-        weighted = (folder / WEIGHTS).is_file()
-        self._weights_V = map_array(folder / WEIGHTS, np.float32) if weighted else None
         self._empty = reader.tokenize([""])[0]
         if not sound:
             raise InputError(f"{folder} has no token states of this retriever; run `stillhouse select-best` again")

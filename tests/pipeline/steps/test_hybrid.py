@@ -150,7 +150,7 @@ def test_without_dev_queries_a_fixed_combination_serves(
     late = run_step("select-best", competing, "late")
     assert read_manifest(late["hybrid"]).facts["winner"] == "start + BM25 + late interaction"
     weights = json.loads((late["hybrid"] / "hybrid.json").read_text())
-    assert (weights["dense"], weights["late"]) == (1.0, 2.0)
+    assert (weights["dense"], weights["late"]) == (1.0, 4.0)
     assert weights["bm25"] == pytest.approx(1.5 * 0.3 * np.mean(spreads), rel=1e-3)
 
 

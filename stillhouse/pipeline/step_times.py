@@ -104,8 +104,10 @@ def mean_tokens(lengths: Sequence[int], cut: int) -> float:
 def layer_weights(config: Mapping[str, Any]) -> int:
     """The number of weights in a transformer's layers: four matrices of attention, two of the feed-forward part.
 
-    A gated feed-forward part, as in ModernBERT and the decoders, has three. Decoders share keys and values among heads.
+    A gated feed-forward part, as in ModernBERT and most decoders, has three. Many decoders share keys and values among
+    heads.
     """
+    config = config.get("text_config") or config
     width = int(config.get("hidden_size") or config["dim"])
     inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
     layers = int(config.get("num_hidden_layers") or config["n_layers"])
@@ -117,7 +119,7 @@ def layer_weights(config: Mapping[str, Any]) -> int:
 
 
 def writer_weights(model: str) -> int:
-    """The number of weights in the layers of a language model; those of SmolLM2-135M if it is not on this machine."""
+    """The number of weights in the layers of a language model; those of SmolLM2-135M if they are not known."""
     from stillhouse.models.model_place import place_of
     from stillhouse.pipeline.start_model import config_of
 
@@ -129,11 +131,13 @@ def writer_weights(model: str) -> int:
 
 def seconds_of(steps: Sequence[GraphStep], settings: Mapping[str, Any], scale: Scale) -> dict[str, float]:
     """The time of each step. A `generate-queries` with a generator has the model that this was trained from."""
+    from stillhouse.pipeline.graph_steps import step_of
+
     found = {}
     for step in steps:
         config = settings[step.name]
         if step.kind == "generate-queries" and (writer := step.inputs.get("generator")):
-            config = replace(config, model=settings[writer.partition("/")[0]].model)
+            config = replace(config, model=settings[step_of(writer)].model)
         found[step.name] = predicted_seconds(step.kind, config, scale)
     return found
 

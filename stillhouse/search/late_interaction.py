@@ -49,6 +49,7 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
 
     folder.mkdir()
     counts: list[int] = []
+    [empty] = encoder.passages([""]).ids
     found_V = np.zeros(1 + max(encoder.tokenizer.get_vocab().values()), np.int64)
     with (folder / SIGNS).open("wb") as file:
         for block in passage_text_blocks(corpus):
@@ -61,7 +62,7 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
             for each in bits:
                 file.write(each.tobytes())
             for ids in texts.ids:
-                found_V[list(set(ids))] += 1
+                found_V[list(set(ids[_shared(ids, empty) :]))] += 1
     save_array(folder / ENDS, np.cumsum(counts, dtype=np.int64))
     weights_V = np.sqrt(np.log1p((len(counts) - found_V + 0.5) / (found_V + 0.5)))
     weights_V[encoder.tokenizer.all_special_ids] = 0
@@ -72,8 +73,8 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
 class LateInteraction:
     """The stored signs of all passages, and the model that reads the queries.
 
-    All tokens count alike in a folder without their weights, as earlier versions wrote it. Raises `InputError` for a
-    folder that `write_tokens` did not write with a model of this width.
+    All tokens count alike in a folder without their weights: of an earlier version, or of a model whose queries have
+    another tokenizer. Raises `InputError` for a folder that `write_tokens` did not write with a model of this width.
     """
 
     def __init__(self, folder: Path, reader: QueryReader) -> None:
@@ -119,6 +120,10 @@ class LateInteraction:
     def _weights(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """How much each token of a query counts, float32 [S] with the sum 1; all alike if none would count."""
         weights_S = np.zeros(len(ids), np.float32) if self._weights_V is None else self._weights_V[list(ids)]
-        prompt = takewhile(lambda pair: pair[0] == pair[1], zip(ids, self._empty))
-        weights_S[: len(list(prompt))] = 0
+        weights_S[: _shared(ids, self._empty)] = 0
         return weights_S / weights_S.sum() if weights_S.any() else np.full(len(ids), 1 / len(ids), np.float32)
+
+
+def _shared(ids: Sequence[int], empty: Sequence[int]) -> int:
+    """How many tokens of a text precede its own: those that it begins with as an empty text does."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ids, empty)))

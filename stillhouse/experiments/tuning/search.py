@@ -88,9 +88,9 @@ class Search:
             said = f"dev {trial.value:.4f}" if whole else why
             log(f"trial {len(self.tried())} of {trials}: {named}: {said}; best so far {best:.4f}")
             kept = [self.place(one.user_attrs[SETTINGS]) for one in self.finished()[:1]]
-            for other in (self.folder / "trials").iterdir():  # retrievers and checkpoints of all but the best
+            shutil.rmtree(self.work(trial.user_attrs[SETTINGS]), ignore_errors=True)
+            for other in (self.folder / "trials").iterdir():  # retrievers of all but the best
                 if other not in kept:
-                    shutil.rmtree(work_root() / other.name, ignore_errors=True)
                     shutil.rmtree(other)
 
         self.study.sampler = TPESampler(seed=self.seed + len(self.tried()))
@@ -108,6 +108,10 @@ class Search:
     def place(self, settings: Settings) -> Path:
         """The folder of a trial, which depends only on its settings."""
         return self.folder / "trials" / digest_json(settings)[:16]
+
+    def work(self, settings: Settings) -> Path:
+        """The folder of a trial's unfinished work; another search that shares the root has others."""
+        return work_root() / f"tune-{digest_json([str(self.place(settings).resolve())])[:20]}"
 
     def _try(self, trial: optuna.Trial) -> float:
         from optuna import TrialPruned
@@ -139,7 +143,7 @@ class Search:
 
     def _trained(self, settings: Settings, listen: Listen) -> list[float]:
         folder = self.place(settings)
-        with environment_variables({WORK_ROOT: str(work_root() / folder.name)}):  # removed with the trial
+        with environment_variables({WORK_ROOT: str(self.work(settings))}):  # so that checkpoints go with the trial
             return self._measured(self.space.always | settings, folder / "artifacts", self.shared, listen)
 
     def _measured(self, settings: Settings, root: Path, source: Path, listen: Listen | None = None) -> list[float]:

@@ -54,9 +54,10 @@ def slow_scores(
         signs = np.where(stored > 0, 1.0, -1.0)
         return float(state @ signs / np.linalg.norm(signs))
 
-    stored = [states(passage, 24) for passage in passages]
-    known = [set(tokenizer(passage, truncation=True, max_length=24).input_ids) for passage in passages]
+    stored = [states(prompt + passage, 24) for passage in passages]
     prompted = len(tokenizer(prompt, add_special_tokens=False).input_ids)
+    read = [tokenizer(prompt + passage, truncation=True, max_length=24).input_ids for passage in passages]
+    known = [set(ids[1 + prompted :]) for ids in read]
 
     def weights(query: str) -> list[float]:
         ids = tokenizer(query, truncation=True, max_length=16).input_ids
@@ -103,7 +104,7 @@ def test_a_score_is_the_mean_of_each_tokens_best_cosine_by_rarity(
 def test_a_prompt_does_not_count_and_without_weights_all_tokens_do(
     small_corpus: Path, retriever: Path, tmp_path: Path, context: Context, prompt: str, weighted: bool
 ) -> None:
-    corpus, encoder = Corpus.open(small_corpus), BiEncoder.load(retriever, query_prompt=prompt)
+    corpus, encoder = Corpus.open(small_corpus), BiEncoder.load(retriever, query_prompt=prompt, passage_prompt=prompt)
     write_tokens(tmp_path / "tokens", encoder, corpus, context, EXACT)
     if not weighted:
         (tmp_path / "tokens" / WEIGHTS).unlink()

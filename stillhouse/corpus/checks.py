@@ -8,6 +8,7 @@ from stillhouse.corpus.cleaning import WITHOUT_FAULT, normalise
 from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.settings import Thresholds
+from stillhouse.corpus.sources.rows import split_at
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import passage_text
 from stillhouse.corpus.words import count_words
@@ -136,10 +137,10 @@ def refuse_remains(corpus: Corpus, split: str, most: float) -> None:
     their passage or query. Beyond it, metrics would describe only the remaining part.
     """
     kinds, reasons, places = (corpus.rejected[name] for name in ("kind", "reason", "where"))
-    others = "|".join(name for name in SPLITS if name != split)
-    elsewhere = places.str.contains(rf"\b(?:{others})\b") & ~places.str.contains(rf"\b{split}\b")
+    elsewhere = ~places.map(split_at).isin(["", split])
+    faulty = ~reasons.str.contains(WITHOUT_FAULT)
     out = {
-        "passages": (kinds == "passage", corpus.passage_count),
+        "passages": ((kinds == "passage") & faulty, corpus.passage_count),
         "qrels": ((kinds == "qrel") & reasons.str.startswith("points to no") & ~elsewhere, len(corpus.qrels_of(split))),
     }
     for what, (counted, taken) in out.items():

@@ -60,8 +60,8 @@ direction of writing and make one id look like another."""
 _WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,10})(\.0*)?")
 """Some tools write the grade 1 as 1.0."""
 NO_WHOLE_NUMBER = "relevance is not a whole number"
-WITHOUT_FAULT = "the same text is in|its query is in|no relevant passage"
-"""Matches the reasons of rows that are left out but not wrong: another split has the question, or no passage has it."""
+WITHOUT_FAULT = "the same text is in|its query is in|no relevant passage|same text$"
+"""Matches the reasons of rows that are left out but not wrong: they are repeated, or no passage has the answer."""
 
 
 @dataclass

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stillhouse.core.artifacts import digest_bytes, digest_json
 from stillhouse.corpus.digest_numbers import digests_of
+from stillhouse.corpus.fields import present
 from stillhouse.corpus.passage_ids import PIECE
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SEPARATOR
@@ -124,12 +125,9 @@ def _fields(corpus: Corpus) -> list[str]:
     """The digest of the fields of all passages, without any an empty list."""
     if not corpus.field_types.names:
         return []
-    digests: list[NDArray[np.void]] = []
-    for block in corpus.passage_blocks("passage_id"):
-        first = sum(len(each) for each in digests)
-        rows = corpus.fields_at(np.arange(first, first + len(block)))
-        texts = [json.dumps([id, row], sort_keys=True) for id, row in zip(block["passage_id"], rows)]
-        digests.append(_pairs(texts))
+    ids = (id for block in corpus.passage_blocks("passage_id") for id in block["passage_id"])
+    batches = (present(batch.to_pylist()) for batch in corpus.field_batches())
+    digests = [_pairs([json.dumps([next(ids), row], sort_keys=True) for row in rows]) for rows in batches]
     return [digest_bytes(np.sort(np.concatenate(digests)).tobytes())]
 
 

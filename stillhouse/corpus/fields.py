@@ -179,11 +179,13 @@ def _as(value: Any, type: pa.DataType) -> Any:
         return [_text(each) for each in (value if isinstance(value, list) else [value])]
     if pa.types.is_string(type):
         return _text(value)
+    if pa.types.is_floating(type):
+        return float(value)
     if not isinstance(value, str):
         return value
     if pa.types.is_boolean(type):
         return _BOOLEANS[value.lower()]
-    return int(value) if pa.types.is_integer(type) else float(value)
+    return int(value)
 
 
 def _text(value: Any) -> str:

@@ -21,7 +21,6 @@ PASSAGES_KEPT = 500
 """The size of the random sample of passages that is measured."""
 ARTICLES_COUNTED = 2_000
 """The articles of at most this many passages are counted."""
-ROWS_AT_ONCE = 1_000
 SECONDS = 9.0
 
 
@@ -81,7 +80,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
     def rows() -> Iterator[Row]:
         """The rows until time runs out; of a passage, only whether there is text, and whether it is another's."""
         nonlocal passages, whole, end
-        for number, row in enumerate(chain.from_iterable(map(part.finish, part.read()) for part in parts)):
+        for row in chain.from_iterable(map(part.finish, part.read()) for part in parts):
             if isinstance(row, Passage):
                 passages += 1
                 # Reservoir sampling: after any number of passages, each of them was kept with the same probability.
@@ -96,7 +95,7 @@ def look_at(source: str, seconds: float = SECONDS) -> FirstLook:
             yield row
             if known and isinstance(row, Query | Qrel):
                 end = time.monotonic() + seconds
-            elif number % ROWS_AT_ONCE == 0 and time.monotonic() > end:
+            elif time.monotonic() > end:
                 whole = False
                 return
 

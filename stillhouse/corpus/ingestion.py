@@ -22,7 +22,7 @@ from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
 from stillhouse.corpus.sources.distractors import PREFIX as DISTRACTOR
 from stillhouse.corpus.sources.labels import PLACES
-from stillhouse.corpus.sources.rows import Each, Qrel, Query, Rejected, Row, Source, split_in
+from stillhouse.corpus.sources.rows import Each, Qrel, Query, Rejected, Row, Source, split_at
 from stillhouse.corpus.splitting import draw_dev, draw_test, remove_train, sample_articles, sample_queries
 from stillhouse.corpus.store import write_rows
 from stillhouse.corpus.titles import LEFT_OUT
@@ -186,7 +186,7 @@ def _require_queries(place: str, source: Source, corpus: CleanCorpus) -> None:
     """Raises `InputError` if all dev or test queries that the user added were rejected."""
     if not _has(source, place):
         return
-    if not any(query.where.startswith(place) for query in corpus.queries.values()):
+    if not any(qrel.where.startswith(place) for qrel, _ in corpus.qrels):
         reasons = ", ".join(corpus.reasons())
         raise InputError(
             f"{place}: no query of {next(p for n, p in source.files.items() if n.startswith(place)).parent} was "
@@ -258,20 +258,15 @@ def refuse_lost(corpus: CleanCorpus) -> None:
             f"the source has no passage{_why(corpus.rejected)}; correct these rows, or name another source or format"
         )
     rows = [row for row in corpus.rejected if row.kind in LABELS]
-    given = corpus.given | Counter(split for row in rows if row.kind == "qrel" and (split := _split(row)))
+    given = corpus.given | Counter(split for row in rows if row.kind == "qrel" and (split := split_at(row.where)))
     taken = set(corpus.split_of.values())
     for split in SPLITS:
         if given[split] and split not in taken:
-            own = [row for row in rows if _split(row) == split] or rows
+            own = [row for row in rows if split_at(row.where) == split] or rows
             raise InputError(
                 f"the source has labels of {split}, and no question could be read with one{_why(own)}; correct these "
                 f"rows, or take the labels of {split} away"
             )
-
-
-def _split(row: Rejected) -> str:
-    """The split that the file of a row names, or ""."""
-    return split_in(row.where.rpartition(":")[0].rpartition("/")[2]) or ""
 
 
 def _why(rows: Iterable[Rejected]) -> str:

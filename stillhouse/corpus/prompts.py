@@ -72,7 +72,7 @@ def chat(said: Iterable[tuple[str, str]], asked: str) -> list[dict[str, str]]:
 def read_examples(path: Path) -> tuple[Example, ...]:
     """The examples in a file of JSON lines. Raises `InputError` for another file, and for none or too many."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
         examples = tuple(_example(json.loads(line)) for line in lines if line.strip())
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         raise InputError(
@@ -85,6 +85,7 @@ def read_examples(path: Path) -> tuple[Example, ...]:
 
 def _example(row: Mapping[str, Any]) -> Example:
     found = {name: next((row[key] or "" for key in keys if key in row), "") for name, keys in NAMES.items()}
-    if not found["text"].strip() or not found["query"].strip():
+    stripped = {name: text.strip() for name, text in found.items()}  # which only text has
+    if not stripped["text"] or not stripped["query"]:
         raise LookupError
     return Example(**found)

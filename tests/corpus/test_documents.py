@@ -175,6 +175,7 @@ LINES = {
         "Helvetica",
         ("The paragraph is about oxi-", "dation, which makes tea", "black."),
     ),
+    "Tea is dry. It is black.": ("STSong-Light", ("Tea is dry. It is", "\u3000", "black.")),
     "茶是一种饮料，由茶树的叶子制成。": ("STSong-Light", ("茶是一种饮料，由茶树的叶", "子制成。")),
 }
 

@@ -31,7 +31,7 @@ def written(folder: Path, rows: Sequence[Passage]) -> pa.Table:
     [
         ([True, False], pa.bool_(), [True, False]),
         ([1, 2**62], pa.int64(), [1, 2**62]),
-        ([1, 2.5], pa.float64(), [1.0, 2.5]),
+        ([2**60, 2.5], pa.float64(), [2.0**60, 2.5]),
         (["2026-11-28", 7, True], pa.string(), ["2026-11-28", "7", "true"]),
         ([2**63, 1], pa.string(), [str(2**63), "1"]),
         (["a", ["b", "c"], []], pa.list_(pa.string()), [["a"], ["b", "c"], []]),

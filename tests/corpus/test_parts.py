@@ -13,13 +13,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sources_to_damage import SOURCES, write_files
 
+from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.errors import InputError
+from stillhouse.corpus.checks import run_checks
 from stillhouse.corpus.cleaning_parts import Several, part_folder
 from stillhouse.corpus.ingestion import ingest_source
-from stillhouse.corpus.settings import IngestSettings
+from stillhouse.corpus.settings import IngestSettings, Thresholds
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.labels import with_queries
 from stillhouse.corpus.sources.rows import Source, with_splits
+from stillhouse.corpus.store import Corpus
 
 CHOICES = IngestSettings(queries="source", dev_fraction=0)
 FEW = settings(max_examples=20, deadline=None)
@@ -124,6 +127,19 @@ def test_settings_that_change_rows_change_those_of_parts(tmp_path: Path) -> None
     facts, tables = corpus_of(opened(), tmp_path / "work", 1)
     assert facts["queries"]["dev"] and facts["queries"]["test"] == 1
     assert (facts, tables) == corpus_of(opened())
+
+
+def test_one_folder_may_give_dev_and_test_queries(tmp_path: Path) -> None:
+    source = write_files({"corpus.jsonl": SOURCES["beir"]["corpus.jsonl"]}, tmp_path / "source")
+    queries = b'{"_id": "d", "text": "one"}\n{"_id": "t", "text": "two"}\n'
+    labels = {"queries.jsonl": queries, "qrels/dev.tsv": b"d\ta\t1\n", "qrels/test.tsv": b"t\ta\t1\n"}
+    opened = with_queries(open_source(str(source)), "dev_queries", asked := write_files(labels, tmp_path / "asked"))
+    (folder := tmp_path / "corpus").mkdir()
+    facts = ingest_source(with_queries(opened, "test_queries", asked), CHOICES, folder)
+    assert (facts["queries"]["dev"], facts["queries"]["test"]) == (1, 1)
+    write_manifest(folder, "ingest", {}, {}, facts)
+    checks = run_checks(Corpus.open(folder), Thresholds())
+    assert [check.value for check in checks if check.name == "rejected_query_fraction"] == [0.0]
 
 
 def test_finished_parts_are_reused_unless_a_file_changed(tmp_path: Path) -> None:

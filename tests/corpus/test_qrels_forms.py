@@ -59,6 +59,7 @@ FORMS: dict[str, tuple[str, str | bytes]] = {
     ),
     "trec with spaces": ("test.tsv", table(" ", TREC)),
     "trec with tabs, CRLF": ("test.tsv", table("\t", TREC, "\r\n")),
+    "a tab at the end": ("test.tsv", table("\t", BEIR, "\t\n")),
     "trec with a header": ("test.txt", table("\t", [("qid", "iter", "docid", "rel"), *TREC])),
     "trec with fractions": ("test.qrels", table("  ", [(*row[:3], f"{row[3]}.0") for row in TREC])),
     "mteb": ("test.jsonl", "".join(json.dumps(dict(zip(NAMES, (*row[:2], float(row[2]))))) + "\n" for row in ROWS)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -284,3 +285,13 @@ def test_a_damaged_list_is_refused_after_its_good_elements(text: str, before: in
         for element in read_elements(path):
             found.append(element)
     assert len(found) == before
+
+
+def test_an_error_in_a_long_list_is_reported_without_reading_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text('["good", "a wrong \\x escape", ' + ", ".join(['"long"'] * (2 << 20)) + "]")
+    tracemalloc.start()
+    with pytest.raises(InputError, match="escape"):
+        list(read_elements(path))
+    assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 2
+    tracemalloc.stop()

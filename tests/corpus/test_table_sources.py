@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,40 @@ def test_a_quote_that_is_text_swallows_no_rows(case: str, write: Write, read: Re
         id, text, title = line.split("\t")
         found = next(passage for passage in corpus.passages.values() if passage.id == id)
         assert (found.text, found.title) == (text.strip('"') if text == '"c"' else text, title)
+
+
+@pytest.mark.parametrize("below", ["n{0},plain", 'n{0},"quoted, {0}"', 'n{0},"one\nand another, {0}"'])
+def test_a_quote_without_an_end_costs_its_own_row(below: str, write: Write, read: Read) -> None:
+    rows = [below.format(number) for number in range(300)]
+    lines = ["id,text", *rows[:100], 'x,"open', *rows[100:200], 'y,"a" b', *rows[200:]]
+    corpus = read(write({"passages.csv": "\n".join(lines) + "\n"}))
+    assert list(corpus.passages) == [f"n{number}" for number in range(300)]
+    assert [row.content for row in corpus.rejected] == ['x,"open', 'y,"a" b']
+
+
+TABLES = [{"id": "1", "text": "one", "title": "One"}, {"id": "2", "text": "two", "title": "Two"}]
+LABELS = {"queries.tsv": "qid\tquery\nq\task\n", "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq\t2\t1\n"}
+
+
+@pytest.mark.parametrize("names", ["id\ttext\ttitle", " docid\t text\t title", "text\tid\ttitle"])
+def test_a_table_named_corpus_is_read_by_the_names_of_its_columns(names: str, write: Write, read: Read) -> None:
+    written = [name.strip().removeprefix("doc") for name in names.split("\t")]
+    lines = [names, *("\t".join(row[name] for name in written) for row in TABLES)]
+    corpus = read(write({"corpus.tsv": "\n".join(lines) + "\n"} | LABELS))
+    assert [(row.id, row.text, row.title) for row in corpus.passages.values()] == [
+        ("1", "one", "One"),
+        ("2", "two", "Two"),
+    ]
+    assert [(row.query_id, row.passage_id, row.split) for row, _ in corpus.qrels] == [("q", "2", "test")]
+    assert not corpus.rejected
+
+
+def test_json_lines_name_articles_as_a_json_list_does(write: Write, read: Read) -> None:
+    rows = [{"docid": f"{n}", "title": "T", "text": f"{n}", "article_id": "A", "position": n} for n in range(3)]
+    as_lines = read(write({"passages.jsonl": "\n".join(map(json.dumps, rows))}, folder="lines"))
+    as_list = read(write({"passages.json": json.dumps(rows)}, folder="list"))
+    found = [[row._replace(where="") for row in corpus.passages.values()] for corpus in (as_lines, as_list)]
+    assert found[0] == found[1] and {row.article_id for row in found[0]} == {"A"}
 
 
 TEXTS = st.text(st.sampled_from('ab" ,\n'), min_size=1, max_size=8)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,17 @@ def test_rows_that_are_no_questions_are_rejected_and_the_rest_is_read(tmp_path: 
     reasons = ["no pos", "duplicate id, different text", "query is not text"]
     assert [row.reason for row in corpus.rejected] == reasons
     assert {note.partition(" × query: ")[2] for note in look_at(str(tmp_path)).notes} >= {*reasons[1:]}
+
+
+def test_each_file_numbers_its_own_questions(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        rows = [{"id": number, "query": f"{split} {number}", "pos": [f"{split} is {number}"]} for number in range(3)]
+        write(tmp_path / f"{split}.jsonl", rows)
+    write(tmp_path / "train.csv", [{"query": "more", "positive": "yes"}])
+    write(tmp_path / "train.tsv.gz", [{"query": "other", "positive": "no"}])
+    corpus = read(tmp_path)
+    assert Counter(corpus.split_of.values()) == {"train": 5, "dev": 3, "test": 3} and not corpus.rejected
+    assert {text: right for text, (right, _) in found(corpus).items()}["dev 1"] == ["dev is 1"]
 
 
 def test_files_that_would_be_left_out_are_named_or_refused(tmp_path: Path) -> None:

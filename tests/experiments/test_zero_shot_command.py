@@ -14,6 +14,8 @@ from beir_source import write_beir
 from stillhouse import cli
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.measures import measure_named
+from stillhouse.experiments.zero_shot.arguments import zero_shot_arguments
+from stillhouse.experiments.zero_shot.plan import checked_plan
 
 COLOURS, ANIMALS = ("red", "green", "blue"), ("bird", "fish", "tree")
 
@@ -148,6 +150,14 @@ def test_a_retriever_with_weights_is_also_measured_with_bm25(
     assert read(tmp_path / "out" / "metrics.json")["corpora"]["two"] == {
         system: with_bm25[system] for system in ("best", "best_hybrid")
     }
+
+
+def test_a_model_that_fetch_model_did_not_write_is_read_at_the_lengths_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "modules.json").write_text("[]")
+    words = [str(beir(tmp_path / "one", 1)), "--retriever", str(tmp_path / "plain"), "--passage-length", "99"]
+    plan, _ = checked_plan(zero_shot_arguments(words))
+    assert [plan.configs[step.name].passage_length for step in plan.models] == [99]
 
 
 def ir_measures_run(path: Path) -> dict[tuple[str, str], float]:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.corpus import first_look
 from stillhouse.corpus.first_look import FirstLook, look_at
 from stillhouse.pipeline import run_forecast, step_times
 from stillhouse.pipeline.recipe_settings import with_sections
@@ -79,8 +78,7 @@ def test_forecast_queries_equal_those_of_ingest(
     assert scale.queries == read_manifest(made).facts["queries"]
 
 
-def test_labels_are_read_before_time_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_look, "ROWS_AT_ONCE", 1)
+def test_labels_are_read_before_time_runs_out(tmp_path: Path) -> None:
     look = look_at(str(source(tmp_path / "corpus", 9, 31)), seconds=0)
     assert look.known and not look.whole and look.passages < 40 and look.questions == {"train": 9, "dev": 31}
 

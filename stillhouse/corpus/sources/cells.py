@@ -6,8 +6,10 @@ as usual (DPR). So a tab-separated line is read as quoted if its quotes are bala
 """
 
 import csv
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
 from stillhouse.corpus.sources.lines import Fields, placed, read_lines
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Rejected
@@ -38,7 +40,7 @@ def read_cells(path: Path, name: str, delimiter: str, span: Span = WHOLE) -> Ite
 def header_of(path: Path, name: str, delimiter: str) -> list[str]:
     """The first row of a delimited file; [] if no row can be read."""
     rows = read_cells(path, name, delimiter)
-    return next((row[1] for row in rows if not isinstance(row, Rejected)), [])
+    return [name.strip() for name in next((row[1] for row in rows if not isinstance(row, Rejected)), [])]
 
 
 def read_named_cells(
@@ -90,39 +92,42 @@ def is_row_by_itself(line: bytes) -> bool:
 
 
 def _read_quoted(path: Path, name: str, delimiter: str) -> Iterator[Cells | Rejected]:
-    number, rejected, content = 0, list[Rejected](), ""
-    begun = lacks = False  # whether a line of the row was read, and whether one was unreadable
+    below = iter(read_lines(path, name, blank=True))
+    again, of_row = deque[Line | Rejected](), list[Line | Rejected]()
 
     def lines() -> Iterator[str]:
-        nonlocal number, content, begun, lacks
-        for line in read_lines(path, name, blank=True):
-            if isinstance(line, Rejected):
-                rejected.append(line)
-                lacks = lacks or begun
-            else:
-                (number, content), begun = line, True
-                yield content + "\n"
+        while line := again.popleft() if again else next(below, None):
+            of_row.append(line)
+            if not isinstance(line, Rejected):
+                yield line[1] + "\n"
 
     rows = _reader(lines(), delimiter, strict=True)
     while True:
-        cells: list[str] | None = None
-        begun = lacks = False
+        of_row.clear()
+        fault, cells = "", None
         try:
             cells = next(rows, None)
-            ended = cells is None
         except csv.Error as error:
-            ended = False
-            rejected.append(Rejected("line", "", f"not a row ({error})", f"{name}:{number}", content[:CONTENT_LENGTH]))
-        if cells and lacks:
-            shown = str(cells)[:CONTENT_LENGTH]
-            rejected.append(Rejected("line", "", "a line of the row cannot be read", f"{name}:{number}", shown))
-            cells = None
-        yield from rejected
-        rejected.clear()
-        if ended:
+            fault = f"not a row ({error})"
+        while of_row and isinstance(before := of_row[0], Rejected):
+            yield before
+            del of_row[0]
+        if not of_row:
             return
-        if cells:
-            yield number, cells
+        number, content = cast(Line, of_row[0])
+        unreadable = [line for line in of_row if isinstance(line, Rejected)]
+        if fault:
+            # A quote without an end takes the rows below into its cell: they are read again without this line.
+            yield Rejected("line", "", fault, f"{name}:{number}", content[:CONTENT_LENGTH])
+            again.extendleft(reversed(of_row[1:]))
+            rows = _reader(lines(), delimiter, strict=True)
+        elif unreadable:
+            yield from unreadable
+            yield Rejected(
+                "line", "", "a line of the row cannot be read", f"{name}:{number}", str(cells)[:CONTENT_LENGTH]
+            )
+        elif cells:
+            yield cast(Line, of_row[-1])[0], cells
 
 
 def _reader(lines: Iterable[str], delimiter: str, *, strict: bool) -> Iterator[list[str]]:

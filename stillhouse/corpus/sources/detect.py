@@ -22,7 +22,7 @@ from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_columns import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_columns import find_tables, suffix_of
-from stillhouse.corpus.sources.tables import TABLES, open_tables
+from stillhouse.corpus.sources.tables import TABLES, names_columns, open_tables
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
 
@@ -164,8 +164,9 @@ def _detect_folder(folder: Path) -> str | None:
             return format
     if passage_files(folder):
         return DPR
-    if find_collection(folder):
-        return MSMARCO
+    if collection := find_collection(folder):
+        is_table = collection.name.startswith("corpus.") and names_columns(find_tables(folder))
+        return TABLES if is_table else MSMARCO
     if any(table.table == "passages" for table in find_tables(folder)):
         return TABLES
     if training_files(folder):

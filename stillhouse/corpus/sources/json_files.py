@@ -104,12 +104,16 @@ def _elements(file: io.TextIOWrapper) -> Iterator[Any]:
             if next_character():
                 raise ValueError("there is more after the list")
             return
+        before = ""
         while True:
             try:
                 value, end = decode(text, place)
             except json.JSONDecodeError as error:
-                if not more():
+                # More text mends a value that was cut off: its error moves or goes, except for a long text.
+                fault = f"{error.msg} {error.pos - place}"
+                if (fault == before and "Unterminated" not in fault) or not more():
                     raise ValueError(error.msg) from None
+                before = fault
                 continue
             # A value at the end of the text, such as a number, may continue.
             if end < len(text) or not more():

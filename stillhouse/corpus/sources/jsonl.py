@@ -23,10 +23,11 @@ from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Link, Passage, Rejected, Row, Source
 from stillhouse.corpus.sources.spans import Span
 from stillhouse.corpus.sources.table_columns import COLUMNS, kept_fields
+from stillhouse.corpus.sources.tables import optional, position_of
 
 BEIR = "beir"
 JSONL = "jsonl"
-PASSAGE_ID = ("_id", "id", "passage_id")
+PASSAGE_ID = ("_id", "id", *COLUMNS["passages"]["id"])
 TEXT = COLUMNS["passages"]["text"]
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
@@ -50,8 +51,12 @@ def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Spa
         id = identifier(fields, PASSAGE_ID) if with_ids else identifier_or_digest(fields, PASSAGE_ID, title, text)
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
+        kept = kept_fields(names, fields)
+        if "article_id" in fields:
+            of = optional(fields, "article_id"), optional(fields, "section"), position_of(fields)
+            return (Passage(id, title, text, *of, fields.where, kept),)
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.
-        return (Passage(id, title, text, id, "", 0, fields.where, kept_fields(names, fields)),)
+        return (Passage(id, title, text, id, "", 0, fields.where, kept),)
 
     return made_of(read_objects(path, path.name, span), "passage", PASSAGE_ID, passage)
 

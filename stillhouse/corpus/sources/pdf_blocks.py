@@ -79,7 +79,7 @@ def _lines(pdf: Any, number: int) -> Iterator[Line]:
     text = page.get_textpage()
     codes = [raw.FPDFText_GetUnicode(text, index) for index in range(raw.FPDFText_CountChars(text))]
     for ends, some in groupby(range(len(codes)), lambda index: codes[index] in (10, 13)):
-        shown = [index for index in some if not ends and codes[index] > 32]
+        shown = [index for index in some if not ends and not chr(codes[index]).isspace() and codes[index] > 32]
         if not shown:
             continue
         first, middle, last = shown[0], shown[len(shown) // 2], shown[-1]

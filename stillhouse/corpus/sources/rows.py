@@ -166,6 +166,11 @@ def split_in(name: str) -> str | None:
     return found.group(1) if found.group(1) in SPLITS else "dev"
 
 
+def split_at(where: str) -> str:
+    """The split that the file of a row at this place names, or ""."""
+    return split_in(where.rpartition(":")[0].rpartition("/")[2]) or ""
+
+
 def check_splits(names: Mapping[str, str]) -> Mapping[str, str]:
     """Checks a mapping from old to new names of splits. Raises `InputError` for a name that is not a split."""
     for old, new in names.items():

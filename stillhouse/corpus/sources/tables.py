@@ -188,6 +188,15 @@ def _expected(file: TableOfFile) -> str:
     return _EXPECTED.get((suffix_of(file.path) or "").removesuffix(".gz"), "")
 
 
+def names_columns(files: Iterable[TableOfFile]) -> bool:
+    """Whether the first line of every file of cells names its columns."""
+    prepared = (file for file in _prepared(files, {}) if file.delimiter not in ("", PLAIN))
+    try:
+        return all(find_columns(file, header_of(file.path, file.name, file.delimiter)) for file in prepared)
+    except InputError:
+        return False
+
+
 def _prepared(files: Iterable[TableOfFile], chosen: Mapping[tuple[str, str], str]) -> Iterator[TableOfFile]:
     """The files with their chosen columns and their delimiters."""
     for file in files:
@@ -258,23 +267,23 @@ def _rows(file: TableOfFile, read: Iterable[Fields | Passage | Rejected], made: 
 def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
     kind, where = _kind(file), fields.where
     if file.table == "passages":
-        title, text = _optional(fields, "title"), text_field(fields, "text")
+        title, text = optional(fields, "title"), text_field(fields, "text")
         id = identifier_or_digest(fields, ("id",), title, text)
-        article = _optional(fields, "article_id")
+        article = optional(fields, "article_id")
         # In a table without articles, each passage is its own article.
         article = article if "article_id" in fields else id
         kept = {name.removeprefix(FIELD): value for name, value in fields.items() if name.startswith(FIELD)}
-        section, position = _optional(fields, "section"), _position(fields)
+        section, position = optional(fields, "section"), position_of(fields)
         yield Passage(id, title, text, article, section, position, where, kept or None)
     elif file.table == "not_prose":
-        if (named := _optional(fields, "kind")) not in NOT_PROSE:
+        if (named := optional(fields, "kind")) not in NOT_PROSE:
             raise IllTyped(f"kind is not {' or '.join(NOT_PROSE)}")
         yield NotProse(identifier(fields, ("id",)), named, where)
     elif file.table == "links":
         yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
     elif file.table in ("queries", "unjudged"):
         id, text = identifier(fields, ("id",)), text_field(fields, "text")
-        if (origin := _optional(fields, "origin")) not in ("", SOURCE):
+        if (origin := optional(fields, "origin")) not in ("", SOURCE):
             made.add(id)
             yield LeftOut(kind, f"made of its corpus ({origin})")
         else:
@@ -288,15 +297,17 @@ def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
             yield Qrel(query, passage, str(fields.get("relevance", 1)), split, where)
         else:
             answer = text_field(fields, "answer")
-            yield Answer(query, answer, _optional(fields, "kind") or TEXT, split, where)
+            yield Answer(query, answer, optional(fields, "kind") or TEXT, split, where)
 
 
-def _optional(fields: Fields, name: str) -> str:
+def optional(fields: Fields, name: str) -> str:
+    """The text of a field, or a whole number as text; "" for none."""
     value: Any = fields.get(name)
     return str(value) if isinstance(value, int) else text_field(fields, name, optional=True)
 
 
-def _position(fields: Fields) -> int:
+def position_of(fields: Fields) -> int:
+    """The place of a passage in its article. Raises `IllTyped`."""
     value = fields.get("position")
     found = _POSITION.fullmatch("0" if value is None else str(value))
     if not found:
@@ -305,7 +316,7 @@ def _position(fields: Fields) -> int:
 
 
 def _split(file: TableOfFile, fields: Fields) -> str:
-    named = _optional(fields, "split") or file.split
+    named = optional(fields, "split") or file.split
     split = named if named in SPLITS else split_in(named)
     if split is None:
         if not named and file.table == "answers":

@@ -32,6 +32,7 @@ from stillhouse.corpus.sources.lines import (
     identifier_or_digest,
     in_any_case,
     placed,
+    spaceless,
     text_field,
     text_id,
 )
@@ -225,7 +226,7 @@ def _refuse_others(location: Path, files: Mapping[Path, Columns]) -> None:
 def _read(files: Mapping[Path, Columns]) -> Iterator[Row]:
     taken: set[int] = set()
     asked: dict[tuple[str, str], str] = {}
-    text_of: dict[str, str] = {}
+    text_of: dict[str, tuple[str, str]] = {}
     named: set[int] = set()
     for path, columns in files.items():
         split = split_in(path.name) or "train"
@@ -235,8 +236,11 @@ def _read(files: Mapping[Path, Columns]) -> Iterator[Row]:
                 continue
             try:
                 id, text, given = _question(path, number, row, columns)
-                if (split, text) not in asked and text_of.setdefault(id, text) != text:
-                    raise IllTyped("duplicate id, different text")
+                if (split, text) not in asked:
+                    if text_of.setdefault(id, (path.name, text))[0] != path.name:
+                        id = f"{spaceless(path.name)}-{id}"  # each file numbers its own questions
+                    if text_of.setdefault(id, (path.name, text))[1] != text:
+                        raise IllTyped("duplicate id, different text")
             except IllTyped as reason:
                 yield Rejected("query", "", str(reason), row.where, row.content)
                 continue

@@ -13,7 +13,7 @@ from stillhouse.core.config import build, refuse_unknown
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.core.own_files import refuse_foreign_files
 from stillhouse.experiments.comparison.run import Failure
-from stillhouse.models.settings import MODULES
+from stillhouse.models.encoder_settings import SETTINGS
 from stillhouse.pipeline.graph import ARTIFACTS, GraphStep
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_steps
 
@@ -100,7 +100,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
     for name, model in retrievers:
         folder = Path(model).expanduser()
-        if (folder / MODULES).is_file():
+        if (folder / SETTINGS).is_file():
             source[name] = str(folder.resolve())
         else:
             lengths = {"query_length": arguments.query_length, "passage_length": arguments.passage_length}

@@ -184,6 +184,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=7,
+    version=8,
     divided=True,
 )

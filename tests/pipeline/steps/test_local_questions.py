@@ -73,7 +73,7 @@ def test_examples_come_before_the_passage_in_a_chat(small_corpus: Path, run_step
         {"title": "Owls", "text": pairs[1][0], "query": pairs[1][1]},
     ]
     path = tmp_path / "examples.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8-sig")  # as Windows saves it
 
     def backwards(request: Any) -> Any:
         return completion(" ".join(reversed(request["messages"][-1]["content"].splitlines()[-1].split())) + "?")
@@ -87,7 +87,13 @@ def test_examples_come_before_the_passage_in_a_chat(small_corpus: Path, run_step
             assert [message["content"] for message in said[1::2]] == [f"- {question}" for _, question in pairs]
             assert [text in said[2 * place]["content"] for place, (text, _) in enumerate(pairs)] == [True, True]
             assert "sings and grows" in said[-1]["content"]
-        for wrong in ("{}", json.dumps(rows[0] | {"question": ""}), "[]", "\n".join([json.dumps(rows[0])] * 9)):
+        for wrong in (
+            "{}",
+            json.dumps(rows[0] | {"question": ""}),
+            json.dumps(rows[1] | {"title": 7}),
+            "[]",
+            "\n".join([json.dumps(rows[0])] * 9),
+        ):
             path.write_text(wrong)
             with pytest.raises(InputError, match="examples"):
                 run_step("generate-queries", {"corpus": small_corpus}, "wrong", examples=str(path), **asked)

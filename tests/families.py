@@ -145,7 +145,8 @@ def tokenizer(after: str = "") -> PreTrainedTokenizerFast:
 def saved(modules: Sequence[nn.Module], folder: Path, **options: Any) -> Path:
     """What sentence-transformers saves, with linear layers of random weights."""
     torch.manual_seed(1)
-    SentenceTransformer(modules=modules, device="cpu", **options).save(str(folder), create_model_card=False)
+    own = {"similarity_fn_name": "dot"} | options
+    SentenceTransformer(modules=modules, device="cpu", **own).save(str(folder), create_model_card=False)
     return folder
 
 

@@ -246,6 +246,7 @@ class CrossEncoder(PairScorer):
         if length < SHORTEST:
             raise InputError(f"{folder / CONFIG} asks for pairs of {known[0]!r} tokens, which is too few; {remedy}")
         refuse_larger_vocabulary(folder, tokenizer, loaded.model.get_input_embeddings())
+        loaded.model.config.pad_token_id = tokenizer.pad_token_id
         activation = nn.Identity() if raw else read_activation(folder, config)
         return cls(loaded.model, tokenizer, length, pooling, activation, read_prompt(folder))
 

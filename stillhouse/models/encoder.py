@@ -261,7 +261,7 @@ def encode(encoder: BiEncoder, texts: EncoderTexts, context: Context, what: str,
         filled = filled_up(device)
 
         def compute(rows: np.ndarray) -> Tensor:
-            length = int(lengths_N[rows[0]])
+            length = max(1, int(lengths_N[rows[0]]))
             size = max(1, config.batch_tokens // length) if filled else len(rows)
             return encoder(*texts.batch(np.resize(rows, size), device, length), texts.role)[: len(rows)]
 

@@ -220,7 +220,8 @@ def read_settings(folder: Path, **prompts: str | None) -> EncoderSettings:
     if not by_kind:
         raise InputError(f"{folder / MODULES} lists no module; {REMEDY}")
     said = saved_model(folder)
-    own = {"pooling": OF_MODULES, "normalize": "Normalize" in by_kind, "truncate_dim": said.get("truncate_dim")}
+    normalize = "Normalize" in by_kind or said.get("similarity_fn_name") == "cosine"
+    own = {"pooling": OF_MODULES, "normalize": normalize, "truncate_dim": said.get("truncate_dim")}
     settings = build(EncoderSettings, own | _prompts(folder / MODEL, said, given), str(folder / MODEL))
     if by_kind.keys() - {TRANSFORMER, "Pooling", "Normalize"} or "Pooling" not in by_kind:
         return settings

@@ -9,6 +9,7 @@ answers, V vocabulary.
 """
 
 import importlib.util
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ class Sampling:
     seed: int
 
 
+_ENDS_LINE = re.compile("\n|Ċ|^<0x0A>$")
+"""Matches tokens with the end of a line, as it is, in bytes as GPT-2 writes them, or as a byte on its own."""
+
+
 class TextGenerator(PairScorer):
     """A language model with its prompt, which has the places {title} and {text}. As a `PairScorer`, it scores pairs."""
 
@@ -78,7 +83,7 @@ class TextGenerator(PairScorer):
         first = tokenizer.backend_tokenizer.encode("a").ids[:1]
         self._begin = [tokenizer.bos_token_id] if first == [tokenizer.bos_token_id] else []
         if not self._encodes and not tokenizer.chat_template:  # without turns, the line is all that ends
-            self.end_ids |= {id for token, id in tokenizer.get_vocab().items() if "\n" in token or "Ċ" in token}
+            self.end_ids |= {id for token, id in tokenizer.get_vocab().items() if _ENDS_LINE.search(token)}
 
     @classmethod
     @doing("loading the language model")
@@ -93,6 +98,9 @@ class TextGenerator(PairScorer):
         model, tokenizer = _of_gguf(place) if place.is_file() else _of_folder(place)
         if tokenizer.eos_token_id is None:
             raise InputError(f"{place}: the tokenizer has no token that ends a text; {INSTEAD}")
+        kinds = {*(getattr(model.config, "layer_types", None) or [])} - {"full_attention", "sliding_attention"}
+        if kinds:
+            raise InputError(f"{place}: layers of {' and '.join(sorted(kinds))} cannot write questions here; {INSTEAD}")
         refuse_larger_vocabulary(place, tokenizer, model.get_input_embeddings())
         own = object_if_there(place / SETTINGS) if place.is_dir() else {}
         plain = "{text}" if model.config.is_encoder_decoder else prompt_for_one(kind)
@@ -220,7 +228,7 @@ class TextGenerator(PairScorer):
         with TOKENIZING:
             ids = self._prompt_ids(prompts)
         lengths_P = np.array([len(each) for each in ids])
-        reads = None if self._encodes else longest_text(self.model)
+        reads = None if self._encodes else _longest_written(self.model)
         if reads is not None and lengths_P.max(initial=0) + sampling.max_tokens > reads:
             raise InputError(
                 f"the model reads {reads:,} tokens, but a prompt has {lengths_P.max():,} and its answer up to "
@@ -240,6 +248,14 @@ class TextGenerator(PairScorer):
         for rows, drawn in side_by_side(batches, compute, "fp32", device):
             texts = [self.tokenizer.batch_decode(answers, skip_special_tokens=True) for answers in drawn.ids]
             yield rows, texts, drawn
+
+
+def _longest_written(model: PreTrainedModel) -> int | None:
+    """The tokens of the longest text that `draw` continues exactly: it has no layers that slide over a longer one."""
+    config = model.config.get_text_config()
+    slides = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
+    known = longest_text(model), getattr(config, "sliding_window", None) if slides else None
+    return min((length for length in known if length), default=None)
 
 
 def _of_gguf(place: Path) -> tuple[PreTrainedModel, Any]:

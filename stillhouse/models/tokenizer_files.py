@@ -49,7 +49,7 @@ DETAILS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.jso
 REMEDY = "give a model folder, as `stillhouse fetch-model` writes it"
 
 
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+def load_tokenizer(folder: Path, padding: bool = True) -> PreTrainedTokenizerBase:
     """Raises `InputError` for a folder without a tokenizer, and for a tokenizer that is damaged or cannot pad."""
     folder = transformer_in(folder)
     found = sorted(path for name in VOCABULARIES for path in folder.glob(name))
@@ -68,7 +68,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     if not tokenizer.is_fast:
         raise InputError(f"{folder}: the tokenizer has no fast version (tokenizer.json), which is required; {REMEDY}")
     lower_cased(tokenizer.backend_tokenizer, folder)
-    if not padded:
+    if padding and not padded:
         raise InputError(f"{folder}: the tokenizer has no padding token; {REMEDY}")
     return tokenizer
 
@@ -175,7 +175,7 @@ def count_truncated(corpus: Corpus, folder: Path) -> Truncation:
 
     Raises `InputError` for a folder without a tokenizer.
     """
-    settings, tokenizer = read_settings(folder), load_tokenizer(folder)
+    settings, tokenizer = read_settings(folder), load_tokenizer(folder, padding=False)
     rows = None
     if corpus.passage_count > COUNTED:
         rows = np.sort(np.random.default_rng(SEED).choice(corpus.passage_count, COUNTED, replace=False))

@@ -41,6 +41,7 @@ from stillhouse.models.encoder_settings import (
     json_object,
     modules_of,
     refuse_foreign_weights,
+    saved_model,
 )
 from stillhouse.models.model_place import DOCUMENT
 from stillhouse.models.pooling import pool
@@ -182,12 +183,16 @@ def read_modules(folder: Path) -> tuple[dict[Role, ModuleTower], bool]:
         routes = {role: [*inside.sub_modules[route], *modules[1:]] for role, route in ROUTES.items()}
         if all(kind_of(steps[-1]) == NORMALIZE for steps in routes.values()):
             routes, normalize = {role: steps[:-1] for role, steps in routes.items()}, True
+    for module in (step for steps in routes.values() for step in steps):
+        tokenizer = getattr(module, "tokenizer", None)
+        if isinstance(tokenizer, PreTrainedTokenizerBase) and tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token  # no model reads padding
     towers = {role: ModuleTower(steps) for role, steps in routes.items()}
     for role, tower in towers.items():
         _refuse_unusable(file, role, tower)
     if len({tower.width for tower in towers.values()}) > 1:
         raise InputError(f"{folder}: its routes make vectors of different widths, which cannot be compared")
-    return towers, normalize
+    return towers, normalize or saved_model(folder).get("similarity_fn_name") == "cosine"
 
 
 def _refuse_unusable(file: Path, role: Role, tower: ModuleTower) -> None:

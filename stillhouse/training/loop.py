@@ -35,7 +35,6 @@ from stillhouse.training.settings import TrainingConfig
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 REMEDY = "lower learning_rate, raise warmup_ratio, or look for damaged texts among the examples"
 """What to do about a loss or gradient that is not finite."""
-NORMALISATION = (nn.LayerNorm, nn.RMSNorm)
 
 
 def train(
@@ -167,21 +166,21 @@ def _copy(model: nn.Module) -> dict[str, Tensor]:
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """The trainable parameters as two groups for an optimiser: with `weight_decay` and without.
 
-    The second group has all parameters with names that end in `bias` and those of LayerNorm and RMSNorm modules, as in
-    BERT (Devlin et al. 2019, `exclude_from_weight_decay` of its `optimization.py`) and in the Trainer of transformers,
-    which SimLM's code uses. Within a group, parameters keep the model's order. A group may be empty.
+    The second group has all parameters with `bias` in their names and those of modules such as LayerNorm, as in BERT
+    (Devlin et al. 2019, `exclude_from_weight_decay` of its `optimization.py`) and in the Trainer of transformers, which
+    SimLM's code uses. Within a group, parameters keep the model's order. A group may be empty.
     """
     of_norms = {
         id(parameter)
         for module in model.modules()
-        if isinstance(module, NORMALISATION)
+        if type(module).__name__.endswith("Norm")  # of torch and of transformers, such as Qwen3RMSNorm
         for parameter in module.parameters(recurse=False)
     }
     decayed: list[nn.Parameter] = []
     exempt: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (exempt if name.endswith("bias") or id(parameter) in of_norms else decayed).append(parameter)
+            (exempt if "bias" in name or id(parameter) in of_norms else decayed).append(parameter)
     return [{"params": decayed, "weight_decay": weight_decay}, {"params": exempt, "weight_decay": 0.0}]
 
 

@@ -65,6 +65,8 @@ def checkpointed(encoder: BiEncoder, wanted: bool) -> Iterator[None]:
     """Until the block ends, compute the layers' states a second time for the gradient instead of keeping them."""
     models = transformers_in(encoder) if wanted else []
     for model in models:
+        if not model.supports_gradient_checkpointing:
+            raise InputError(f"gradient_checkpointing: a {type(model).__name__} cannot do it; set it to false")
         model.gradient_checkpointing_enable({"use_reentrant": False})
     yield
     for model in models:

@@ -73,6 +73,27 @@ def test_chains_of_modules(chain: Callable[[Transformer], list[nn.Module]], tmp_
     assert_same(saved(chain(first), tmp_path / "peer"), tmp_path)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_model_for_cosines_has_vectors_of_length_1(pooling: str, tmp_path: Path) -> None:
+    first = opened("bert", tmp_path / "model")
+    assert_same(
+        saved([first, Pooling(32, pooling)], tmp_path / "peer", similarity_fn_name="cosine"), tmp_path, cut=True
+    )
+
+
+def test_a_decoder_without_padding_is_padded_unread(tmp_path: Path) -> None:
+    first = opened("llama", tmp_path / "model")
+    expected = SentenceTransformer(modules=[first, Pooling(32, "lasttoken")], device="cpu").encode(TEXTS)
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        if (path := tmp_path / "model" / name).is_file():
+            path.write_text(path.read_text(encoding="utf-8").replace('"pad_token": "<pad>",', ""), encoding="utf-8")
+    fetch(str(tmp_path / "model"), None, None, 90, 90, tmp_path / "fetched")
+    own = BiEncoder.load(tmp_path / "fetched")
+    assert own.tokenizer.pad_token == "</s>"
+    found = encode(own, own.queries(TEXTS), Context(tmp_path, quiet=True), "texts", EXACT)
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5, rtol=0)
+
+
 def test_routes_that_share_a_transformer_are_saved_with_the_larger_length(tmp_path: Path) -> None:
     first = opened("bert", tmp_path / "model")
     router = Router.for_query_document([first, Pooling(32, "mean")], [first, Pooling(32, "mean")])

@@ -81,6 +81,7 @@ def test_a_models_own_prompts_are_used(tiny_model: Path, tmp_path: Path, name: s
     transformer = Transformer(str(tiny_model), max_seq_length=12)
     pooling = Pooling(32, "mean")
     source = SentenceTransformer(modules=[transformer, pooling], prompts={"query": QUERY, name: PASSAGE}, device="cpu")
+    source.similarity_fn_name = "dot"
     source.save_pretrained(str(tmp_path / "hub"))
     folder = fetched_unchanged(tmp_path / "hub", tmp_path / "own")
     settings = read_settings(folder)

@@ -40,9 +40,9 @@ def cased(tiny_model: Path, tmp_path: Path) -> Path:
 def saved(model: Path, folder: Path, *, normalize: bool = False, **changes: Any) -> Path:
     """Save a model with mean pooling as sentence-transformers does."""
     modules = [Transformer(str(model), max_seq_length=24), Pooling(32, "mean")]
-    SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu", **changes).save_pretrained(
-        str(folder)
-    )
+    model = SentenceTransformer(modules=modules + [Normalize()] * normalize, device="cpu", **changes)
+    model.similarity_fn_name = "dot"
+    model.save_pretrained(str(folder))
     return folder
 
 

@@ -136,6 +136,18 @@ def test_examples_are_in_the_prompt(tmp_path: Path) -> None:
         assert places == sorted(places) and "accurate" not in prompt and "accurate" in plain[0]
 
 
+def test_a_prompt_longer_than_a_sliding_window_is_refused(tmp_path: Path) -> None:
+    generator = TextGenerator.load(generator_folder("mistral", tmp_path / "model"))
+    longest = max(map(len, generator._prompt_ids(generator.prompts(PASSAGES)))) + 8
+    generator.model.config.sliding_window = longest
+    written(generator, 64)
+    generator.model.config.sliding_window = longest - 1
+    with pytest.raises(InputError, match=f"reads {longest - 1} tokens"):
+        written(generator, 64)
+    with pytest.raises(InputError, match="layers of conv cannot write"):
+        TextGenerator.load(generator_folder("lfm2", tmp_path / "other"))
+
+
 def test_what_writes_nothing_is_refused(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="writes nothing"):
         TextGenerator.load(tiny_model)

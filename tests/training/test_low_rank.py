@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import opened, saved
+from families import hugging_face_folder, opened, saved
 from peft import PeftModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from stillhouse.core.errors import InputError
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.training import loop
-from stillhouse.training.low_rank import low_rank
+from stillhouse.training.low_rank import checkpointed, low_rank
 
 Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
@@ -102,6 +102,19 @@ def test_checkpointing_changes_no_result(train: Callable[..., dict[str, torch.Te
     twice = train("twice", padding="kept", lora_rank=2, gradient_checkpointing=True)
     for name, values in plain.items():
         torch.testing.assert_close(twice[name], values, atol=1e-5, rtol=0)
+
+
+def test_a_model_without_checkpointing_is_refused(tmp_path: Path) -> None:
+    encoder = BiEncoder.load(hugging_face_folder("mpnet", tmp_path / "model"))
+    with pytest.raises(InputError, match="MPNetModel cannot"), checkpointed(encoder, True):
+        pass
+
+
+def test_an_encoder_decoder_has_one_adapter(tmp_path: Path) -> None:
+    encoder = BiEncoder.load(hugging_face_folder("t5", tmp_path / "model"))
+    with low_rank(encoder, 2):
+        pass
+    assert len(encoder.adapters) == 1
 
 
 def test_checkpointing_cannot_leave_padding_out(train: Callable[..., dict[str, torch.Tensor]]) -> None:

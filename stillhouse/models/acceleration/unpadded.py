@@ -76,8 +76,10 @@ def without_padding(model: nn.Module) -> AbstractContextManager[None]:
 
 
 def transformers_in(model: nn.Module) -> list[PreTrainedModel]:
-    """The Transformers without a head in a model, including the model itself."""
-    return [each for each in model.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
+    """The Transformers without a head in a model, including the model itself, but none inside another one."""
+    found = [each for each in model.modules() if isinstance(each, PreTrainedModel) and each.base_model is each]
+    inside = {part for each in found for part in each.modules() if part is not each}
+    return [each for each in found if each not in inside]
 
 
 @dataclass(frozen=True)

@@ -80,5 +80,5 @@ STEP = Step(
     inputs=(),
     outputs=(Port("encoder", "the base model", kind="model"),),
     run=run,
-    version=2,
+    version=3,
 )

@@ -58,6 +58,7 @@ def base_model(kind: str, folder: Path) -> Path:
 def test_every_step_runs_from_such_a_model(run_step: Run, small_corpus: Path, kind: str, tmp_path: Path) -> None:
     base = str(base_model(kind, tmp_path))
     start = run_step("fetch-model", {}, model=base, query_length=16, passage_length=24)["encoder"]
+    run_step("validate", {"corpus": small_corpus, "encoder": start}, min_passages=1, min_train_queries=1)
     made = check_training(run_step, small_corpus, start, TUNING, tmp_path)
     before, after = (BiEncoder.load(folder).state_dict() for folder in (start, made["retriever"]))
     assert any(not before[name].equal(after[name]) for name in before)

@@ -78,7 +78,7 @@ class Options:
         "are in fp32, as in `stillhouse search`",
         choices=("auto", "fp32"),
     )
-    retention_days: float = setting(30.0, "delete log files older than this", minimum=1e-6)
+    retention_days: float = setting(30.0, "delete log files older than this", minimum=1e-6, maximum=36_500)
 
 
 def serve_parser() -> Parser:

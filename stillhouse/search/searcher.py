@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -104,6 +104,30 @@ def ranked(
     if hybrid is None or hybrid.both is None or not depth:
         return index.search(vectors_QD, depth, gpu=gpu)
     return hybrid.both.search(hybrid.fusion, texts, vectors_QD, depth, gpu)
+
+
+def best(
+    index: VectorIndex,
+    hybrid: HybridSearch | None,
+    texts: Sequence[str],
+    vectors_QD: NDArray[np.float32],
+    top: int,
+    context: Context,
+    rows_F: NDArray[np.int32] | None = None,
+    documents_of: Callable[[list[int]], Sequence[str]] | None = None,
+) -> Ranking:
+    """As `ranked`, among the passages `rows_F` alone if given; with `documents_of`, each document's best passage."""
+    among: VectorIndex | FilteredIndex = index
+    if rows_F is not None:
+        among, hybrid = FilteredIndex(index, rows_F), hybrid and hybrid.among(rows_F)
+
+    def search(depth: int, queries_W: NDArray[np.integer]) -> Ranking:
+        asked = [texts[number] for number in queries_W.tolist()]
+        return ranked(among, hybrid, asked, vectors_QD[queries_W], depth, context)
+
+    if documents_of is None:
+        return ranked(among, hybrid, texts, vectors_QD, top, context)
+    return best_of_documents(search, documents_of, len(texts), top, len(among))
 
 
 def searches_on_gpu(index: VectorIndex, depth: int, context: Context) -> bool:
@@ -226,19 +250,11 @@ class Searcher:
         vectors_QD = self._encoder.vectors(self._encoder.tokenize([question]))
         refuse_not_finite(vectors_QD, [question])
         vectors_QD = cut(vectors_QD, self._index.width, self._encoder.normalize)
-        index: VectorIndex | FilteredIndex = self._index
-        hybrid = self._hybrid
-        if where:
-            rows_F = rows_where(self._corpus.fields, where)
-            index, hybrid = FilteredIndex(self._index, rows_F), hybrid and hybrid.among(rows_F)
-
-        def search(depth: int) -> Ranking:
-            return ranked(index, hybrid, [question], vectors_QD, depth, self._context)
-
+        rows_F = rows_where(self._corpus.fields, where) if where else None
         by_document = self._by_document if documents is None else documents
-        of = partial(documents_of, self._corpus)
-        found_QK = best_of_documents(search, of, top, len(index)) if by_document else search(top)
-        rows_QK, scores_QK = found_QK
+        of = partial(documents_of, self._corpus) if by_document else None
+        own = self._index, self._hybrid, [question], vectors_QD
+        rows_QK, scores_QK = best(*own, top, self._context, rows_F, of)
         rows = rows_QK[0][rows_QK[0] >= 0]
         found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
         fields = self._corpus.fields_at(rows)

@@ -257,13 +257,12 @@ def measure(folder: Path, vectors: CutVectors, queries: tuple[NDArray[np.float32
     """
     index = VectorIndex(folder)
     queries_QD, source = queries
-    deepest = min(max(DEPTHS), len(index))
-    exact_QK, _ = exact_search(queries_QD, vectors.blocks(), deepest)
-    found_QK, _ = index.search(queries_QD, deepest)
+    exact_QK, _ = exact_search(queries_QD, vectors.blocks(), min(max(DEPTHS), len(index)))
     recall = {}
     for depth in DEPTHS:
         k = min(depth, len(index))
-        common = [np.isin(exact, found).sum() for exact, found in zip(exact_QK[:, :k], found_QK[:, :k])]
+        found_QK, _ = index.search(queries_QD, k)  # some kinds rescore more of a deeper search
+        common = [np.isin(exact, found).sum() for exact, found in zip(exact_QK[:, :k], found_QK)]
         recall[f"recall@{depth}"] = float(np.sum(common) / (k * len(queries_QD)))
     about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     write_json(folder / ABOUT, about | recall | {"measured_on": len(queries_QD), "measured_with": source})

@@ -114,7 +114,7 @@ def _page(service: Service, status: int = 200, **shown: Any) -> HTMLResponse:
         "in_use": current.name,
         "passages": len(current.passages),
         "longest": service.limits.characters,
-        "most": MOST_SHOWN,
+        "most": min(MOST_SHOWN, service.limits.top),
         "token_wanted": bool(service.token),
     }
     # Text from a client may contain lone surrogates.

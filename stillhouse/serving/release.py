@@ -5,6 +5,7 @@ Its passages may instead be searched in a store, by the release's own encoder.
 Shape suffixes: Q queries, K ranks, D width.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +28,9 @@ from stillhouse.models.acceleration.memory import release_freed_memory
 from stillhouse.models.query_encoder import PlainBert, TextEncoder, open_passage_encoder, open_query_encoder
 from stillhouse.releases.tags import identity_of
 from stillhouse.search.documents import Ranking, best_of_documents, has_documents
-from stillhouse.search.filtered import FilteredIndex
 from stillhouse.search.hybrid import Fusion, HybridSearch, read_hybrid
-from stillhouse.search.searcher import check_width, open_index, ranked, refuse_not_finite, refuse_unfit
-from stillhouse.search.vector_index import VectorIndex, cut
+from stillhouse.search.searcher import best, check_width, open_index, refuse_not_finite, refuse_unfit
+from stillhouse.search.vector_index import cut
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.stores.searcher import StoreSearcher
 from stillhouse.serving.stores.store import Row, Store
@@ -93,13 +93,16 @@ class Release:
         self._hybrid = HybridSearch(Fusion(), None)
         if "hybrid" in folders:
             self._hybrid = read_hybrid(folders["hybrid"], self.index, self._queries)
-        self.passages = Passages(corpus)
+        self.passages = self._read(corpus)
         self.titles = corpus.titles
         self._has_documents = has_documents(corpus)
         for name, folder in folders.items():
             if model_manifest(folder, verify=False).digest != self.digests[name]:
                 raise InputError(f"{folder} was replaced while it was being opened; try again")
         self.origin: Mapping[str, Any] = {}
+
+    def _read(self, corpus: Corpus) -> Passages:
+        return Passages(corpus)
 
     @property
     def has_bm25(self) -> bool:
@@ -157,21 +160,13 @@ class Release:
         return found
 
     def _ranked(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], how: Ranked) -> Ranking:
-        index: VectorIndex | FilteredIndex = self.index
         hybrid = self._hybrid
         if how.bm25 is not None:
             fusion = Fusion("convex", how.bm25, 1.0 - how.bm25, hybrid.fusion.depth)
             hybrid = HybridSearch(fusion, hybrid.both if how.bm25 else None)
-        if how.where:
-            rows_F = self.passages.rows_within(how.where)
-            index, hybrid = FilteredIndex(self.index, rows_F), hybrid.among(rows_F)
-
-        def search(depth: int) -> Ranking:
-            return ranked(index, hybrid, texts, vectors_QD, depth, self._context)
-
-        if self.by_document(how):
-            return best_of_documents(search, self.passages.documents_of, how.top, len(index))
-        return search(how.top)
+        rows_F = self.passages.rows_within(how.where) if how.where else None
+        of = self.passages.documents_of if self.by_document(how) else None
+        return best(self.index, hybrid, texts, vectors_QD, how.top, self._context, rows_F, of)
 
     def by_document(self, how: Ranked) -> bool:
         return self._has_documents if how.documents is None else how.documents
@@ -201,8 +196,8 @@ class Release:
 class StorePassages(Passages):
     """Passages of a store. Where those of a corpus have numbers, these are whole rows."""
 
-    def __init__(self, count: int) -> None:
-        self._count, self.field_types = count, pa.schema([])
+    def __init__(self, corpus: Corpus) -> None:
+        self._count, self.field_types = corpus.passage_count, pa.schema([])
 
     def __len__(self) -> int:
         return self._count
@@ -226,7 +221,9 @@ class StoreRelease(Release):
         super().__init__(own, context, precision)
         self.store = store
         self.searcher = StoreSearcher(store, self.digests["retriever"], self._queries, self._passages)
-        self.passages = StorePassages(self.searcher.record["passages"])
+
+    def _read(self, corpus: Corpus) -> Passages:
+        return StorePassages(corpus)
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         self.searcher.follow()
@@ -234,7 +231,9 @@ class StoreRelease(Release):
         for vector_D, how in zip(vectors_QD, asked):
             seen: list[tuple[Row, float]] = []
 
-            def ranked(depth: int, vector_D: NDArray[np.float32] = vector_D, seen: list[Any] = seen) -> Ranking:
+            def ranked(
+                depth: int, _: Any = None, vector_D: NDArray[np.float32] = vector_D, seen: list[Any] = seen
+            ) -> Ranking:
                 seen[:] = self.searcher.nearest(vector_D, depth)
                 scores = np.array([[score for _, score in seen]], dtype=np.float32)
                 return np.arange(len(seen), dtype=np.int32)[None], scores
@@ -243,7 +242,7 @@ class StoreRelease(Release):
                 return self.passages.documents_of([seen[place][0] for place in places])
 
             if self.by_document(how):
-                places_1T, scores_1T = best_of_documents(ranked, documents_of, how.top, len(self.passages))
+                places_1T, scores_1T = best_of_documents(ranked, documents_of, 1, how.top, sys.maxsize)
             else:
                 places_1T, scores_1T = ranked(how.top)
             kept = [place for place in places_1T[0] if place >= 0]
@@ -254,4 +253,5 @@ class StoreRelease(Release):
     def about(self) -> dict[str, Any]:
         """The content of `/info` about it."""
         place = {"address": f"{self.store.address}#{self.store.name}", "table": self.searcher.table}
-        return super().about() | {"store": place, "index": None, "ranking": "the store's"}
+        held = self.store.count(self.searcher.table)
+        return super().about() | {"store": place, "passages": held, "index": None, "ranking": "the store's"}

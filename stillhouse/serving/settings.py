@@ -19,5 +19,5 @@ class Limits:
     )
     inputs: int = setting(2048, "texts per request for vectors or scores", minimum=1)
     characters: int = setting(8192, "characters per text", minimum=1)
-    top: int = setting(1000, "passages per query", minimum=1)
+    top: int = setting(1000, "passages per query", minimum=10)
     body: int = setting(4 << 20, "bytes of a request", minimum=1)

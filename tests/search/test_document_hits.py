@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,16 @@ def test_the_best_documents_are_those_of_the_whole_ranking(top: int, found: int)
     scores = np.sort(rng.random((8, 60)), axis=1)[:, ::-1].astype(np.float32)
     ranking[:, found:] = -1  # an approximate index may find fewer
 
-    def search(depth: int) -> tuple[np.ndarray, np.ndarray]:
-        return ranking[:, :depth], scores[:, :depth]
+    asked: dict[int, list[int]] = {}
 
-    rows_QT, scores_QT = best_of_documents(search, lambda rows: [f"d{documents[row]}" for row in rows], top, 60)
+    def search(depth: int, queries_W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        asked[depth] = queries_W.tolist()
+        return ranking[queries_W, :depth], scores[queries_W, :depth]
+
+    rows_QT, scores_QT = best_of_documents(search, lambda rows: [f"d{documents[row]}" for row in rows], 8, top, 60)
+    for depth, deeper in pairwise(asked):  # a query that has enough is not searched again
+        few = [number for number in asked[depth] if len({documents[row] for row in ranking[number, :depth]}) < top]
+        assert set(asked[deeper]) <= set(few)
     for number in range(8):
         first: dict[int, tuple[int, float]] = {}
         for row, score in zip(ranking[number, :found].tolist(), scores[number].tolist()):

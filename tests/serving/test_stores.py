@@ -20,7 +20,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.serving.release import Release
 from stillhouse.serving.source import FolderSource
 from stillhouse.serving.stores import publish as publishing
-from stillhouse.serving.stores.publish import publish, roll_back
+from stillhouse.serving.stores.publish import publish, roll_back, table_of
 from stillhouse.serving.stores.searcher import StoreSearcher
 from stillhouse.serving.stores.store import Store, open_store
 
@@ -133,6 +133,10 @@ def test_documents_come_and_go_at_once_and_outlive_a_release(address: str, relea
     roll_back(store)
     publish(second, store, quiet, forget_changes=True)
     assert not store.notes("document")
+    same_as_brute(searcher_of(second, store), second)  # also the passage that was deleted
+    store.drop(table_of(first, store.name))  # as people remove old tables
+    publish(first, store, quiet)
+    same_as_brute(searcher_of(first, store), first)
 
 
 def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], releases: list[Release]) -> None:

@@ -71,5 +71,5 @@ STEP = Step(
     outputs=(Port("index", "the faiss index and its ids"),),
     run=run,
     parallel=True,
-    version=2,
+    version=3,
 )

@@ -47,10 +47,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.documents import best_of_documents, documents_of, has_documents
-    from stillhouse.search.hybrid import HybridIndex, unfitted
+    from stillhouse.search.documents import documents_of, has_documents
+    from stillhouse.search.hybrid import HybridIndex, HybridSearch, unfitted
     from stillhouse.search.reading import lexical_factor
-    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
+    from stillhouse.search.searcher import best, open_index, query_vectors
 
     corpus = Corpus.open(inputs["corpus"])
     asked = dict(zip(corpus.unjudged["query_id"], corpus.unjudged["text"]))
@@ -67,11 +67,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     vectors_QD = query_vectors(encoder, index, texts, context, config)
     factor = lexical_factor(encoder, inputs["retriever"], index, bm25, corpus, context, config)
     fusion = unfitted("auto", config.depth, index, factor=factor)
-    gpu = searches_on_gpu(index, config.depth, context)
-    search = partial(HybridIndex(bm25, index).search, fusion, texts, vectors_QD, gpu=gpu)
-    by_document = partial(best_of_documents, search, partial(documents_of, corpus), most=len(index))
+    hybrid = HybridSearch(fusion, HybridIndex(bm25, index))
     # Another passage of the same document is not a rival.
-    rows_Q2, scores_Q2 = by_document(2) if has_documents(corpus) else search(2)
+    of = partial(documents_of, corpus) if has_documents(corpus) else None
+    rows_Q2, scores_Q2 = best(index, hybrid, texts, vectors_QD, 2, context, documents_of=of)
     chosen = surest(scores_Q2, config.share)
     ids, passages = list(asked), corpus.passage_ids[rows_Q2[chosen, 0]].tolist()
     write_queries(outputs["queries"], {ids[question]: texts[question] for question in chosen.tolist()})

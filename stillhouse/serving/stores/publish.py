@@ -7,7 +7,7 @@ Shape suffixes: B rows of a batch, D width.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,9 @@ def publish(release: Release, store: Store, context: Context, forget_changes: bo
     """
     table = table_of(release, store.name)
     with store.locked(table):
-        record = store.notes(RELEASE).get(table) or _write(release, store, table, context)
+        store.create(table, release.index.width)
+        known = store.notes(RELEASE).get(table) if store.count(table) else None  # people remove old tables
+        record = known or _write(release, store, table, context)
         live = store.live()
         if live != table:
             record |= {"previous": live}
@@ -57,6 +59,7 @@ def publish(release: Release, store: Store, context: Context, forget_changes: bo
         with store.locked(CHANGES, wait=True):
             changes = store.notes(DOCUMENT)
             if forget_changes:
+                _forget(release, store, table, changes)
                 store.note(DOCUMENT, dict.fromkeys(changes))
             else:
                 apply_changes(store, release.encode_passages, table, record["titles"], changes)
@@ -77,7 +80,6 @@ def roll_back(store: Store) -> str:
 
 def _write(release: Release, store: Store, table: str, context: Context) -> dict[str, Any]:
     """Writes and checks what a table lacks; returns its record."""
-    store.create(table, release.index.width)
     present = store.count(table)
     there = present // BATCH * BATCH
     digest = count = held = 0
@@ -108,6 +110,15 @@ def _write(release: Release, store: Store, table: str, context: Context) -> dict
         "passages": count,
         "digest": f"{held % LARGEST:032x}",
     }
+
+
+def _forget(release: Release, store: Store, table: str, changed: Collection[str]) -> None:
+    """Makes the passages of these ids those of the release's corpus again."""
+    store.remove(table, list(changed))
+    for _, rows, vectors_BD in batches(release) if changed else ():
+        own = [place for place, row in enumerate(rows) if row["passage_id"] in changed]
+        if own:
+            store.put(table, [rows[place] for place in own], vectors_BD[own])
 
 
 def refuse_other(place: str, passages: int, digest: int, held: int, held_digest: int) -> None:

@@ -151,6 +151,9 @@ def hand_over(sweep: Sweep, path: Path, arguments: argparse.Namespace) -> int:
 
     Raises `InputError` if more than one condition of the sweep is selected.
     """
+    from stillhouse.cli.pipeline import require_kfp
+
+    require_kfp()
     if len(sweep.conditions) > 1:
         names = ", ".join(condition.name for condition in sweep.conditions)
         raise InputError(f"--kubeflow takes one condition of sweep {sweep.name}; choose one with --under: {names}")

@@ -11,6 +11,7 @@ from stillhouse.pipeline.recipe_settings import add_set_flag, with_sections, wit
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, add_engine_flag, environment
+from stillhouse.pipeline.workspace import refuse_inside
 
 EXAMPLES = """\
 examples:
@@ -58,6 +59,8 @@ def main(argv: Sequence[str]) -> int:
         raise InputError("give a STAGE or --until, not both")
     chosen = steps_of_stage(steps, arguments.stage) if arguments.stage else chosen_steps(steps, arguments.until)
     typed = {"source"} if arguments.source else set()
+    if arguments.source and not recipe.get("ingest", {}).get("repo"):
+        refuse_inside(arguments.folder, arguments.source)
     with environment(arguments, arguments.folder):
         run_recipe(chosen, settings, arguments.folder / ARTIFACTS, path, typed, steps if arguments.stage else ())
     return 0

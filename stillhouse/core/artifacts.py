@@ -83,6 +83,8 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
     restores only the first: for the others it cannot know whether a new one is already in place.
     """
     paths = [Path(path) for path in paths]
+    if Path.cwd() in map(Path.resolve, paths):
+        raise InputError("the current folder would be replaced; name another one, which need not exist")
     with ExitStack() as locked:
         for path in paths:
             locked.enter_context(only_process(path))
@@ -143,7 +145,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _beside(path: Path, kind: str) -> Path:
-    return path.with_name(f".{path.name}.{kind}")
+    return path.absolute().with_name(f".{path.absolute().name}.{kind}")
 
 
 def remove(path: Path) -> None:

@@ -24,6 +24,7 @@ def only_process(folder: Path, wait: Callable[[str], None] | None = None) -> Ite
     process reports that to `wait` and waits; without `wait` it raises `InputError`.
     """
     waiting = False
+    folder = folder.absolute()
     path = folder.with_name(f".{folder.name}.lock")
     with usable_place(folder):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""A run in MLflow, beside DVC and Kubeflow: a parent run for a recipe, below it one for each stage that ran.
+"""A run in MLflow, beside DVC and Kubeflow: a parent run, below it one for each stage that ran.
 
     MLFLOW_TRACKING_URI=http://mlflow:5000 stillhouse run
 
-A stage's run has its settings, figures and pages; the parent has the evaluation's figures and report. Stages of one
-recipe share a parent, in whatever process or pod they run.
+A stage's run has its settings, figures and pages; the parent has the evaluation's figures and report. Stages with
+the settings of one run share a parent, in whatever process or pod they run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.artifacts import digest_bytes
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.settings import RUN
 from stillhouse.core.report import Report
@@ -29,11 +28,11 @@ NOT_ALLOWED = re.compile(r"[^\w\-. :/]", re.ASCII)
 """What MLflow refuses in the name of a figure."""
 
 
-def logged(recipe: Path) -> Callable[[GraphStep, Any, Report, Path], None]:
-    """What logs a finished step of the run of a recipe, given its settings, report and root folder.
+def logged(name: str, digest: str) -> Callable[[GraphStep, Any, Report, Path], None]:
+    """What logs a finished step of a run, given the step's settings, report and root folder.
 
-    It does nothing without `MLFLOW_TRACKING_URI`. A server that does not answer costs a line in the log, never the run.
-    Raises `InputError` if mlflow is not installed.
+    `name` is the run's, and `digest` that of its settings. It does nothing without `MLFLOW_TRACKING_URI`. A server that
+    does not answer costs a line in the log, never the run. Raises `InputError` if mlflow is not installed.
     """
     if not os.environ.get(ADDRESS):
         return lambda step, config, report, root: None
@@ -45,34 +44,42 @@ def logged(recipe: Path) -> Callable[[GraphStep, Any, Report, Path], None]:
 
     @cache  # an error is not kept, so the next step tries again
     def parent() -> str:
-        experiment = mlflow.set_experiment(os.environ.get(EXPERIMENT, "stillhouse")).experiment_id
-        tags = {RECIPE: digest_bytes(recipe.read_bytes())[:16]}
-        found = mlflow.search_runs([experiment], f"tags.`{RECIPE}` = '{tags[RECIPE]}'", output_format="list")
-        return found[0].info.run_id if found else _new(os.environ.get(RUN) or recipe.resolve().parent.name, tags)
+        tags = {RECIPE: digest[:16]}
+        found = client().search_runs([experiment()], f"tags.`{RECIPE}` = '{tags[RECIPE]}'")
+        return found[0].info.run_id if found else _new(os.environ.get(RUN) or name, tags)
+
+    @cache
+    def experiment() -> str:
+        name = os.environ.get(EXPERIMENT, "stillhouse")
+        known = client().get_experiment_by_name(name)
+        return known.experiment_id if known else str(client().create_experiment(name))
+
+    def client() -> mlflow.MlflowClient:  # it leaves a caller's own run and experiment as they are
+        return mlflow.MlflowClient()
 
     def _new(name: str, tags: dict[str, str]) -> str:
-        with mlflow.start_run(run_name=name, tags=tags) as run:
-            return str(run.info.run_id)
+        made = client().create_run(experiment(), tags=tags, run_name=name).info.run_id
+        client().set_terminated(made)
+        return str(made)
 
     def log(step: GraphStep, config: Any, report: Report, root: Path) -> None:
         try:
             stage = step.stage or step.name
             if stage not in stages:
                 stages[stage] = _new(stage, {PARENT: parent()})
-            with mlflow.start_run(run_id=stages[stage]):
-                mlflow.log_params({f"{step.name}.{name}": value for name, value in asdict(config).items()})
-                _figures(step, report, root, f"{step.name}.")
+            settings = {f"{step.name}.{name}": value for name, value in asdict(config).items()}
+            mlflow.log_params(settings, run_id=stages[stage])
+            _figures(stages[stage], step, report, root, f"{step.name}.")
             if step.kind == "evaluate":
-                with mlflow.start_run(run_id=parent()):
-                    _figures(step, report, root, "")
+                _figures(parent(), step, report, root, "")
         except (mlflow.MlflowException, OSError) as error:
             warn(f"stillhouse: {ADDRESS}: {step.name} is not logged: {error}")
 
-    def _figures(step: GraphStep, report: Report, root: Path, prefix: str) -> None:
+    def _figures(run: str, step: GraphStep, report: Report, root: Path, prefix: str) -> None:
         named = {NOT_ALLOWED.sub("_", prefix + name.replace("@", "_at_")): of for name, of in report.metrics.items()}
-        mlflow.log_metrics(named)
+        mlflow.log_metrics(named, run_id=run)
         if report.html:
             first = next(iter(step.output_paths(root).values()))
-            mlflow.log_artifact(str(first / report.html), step.name)
+            mlflow.log_artifact(str(first / report.html), step.name, run_id=run)
 
     return log

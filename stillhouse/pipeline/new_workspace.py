@@ -33,7 +33,7 @@ from stillhouse.pipeline.recipes import Recipe, configs, find_recipe, load_recip
 from stillhouse.pipeline.run_forecast import forecast, why_none, why_unseen
 from stillhouse.pipeline.start_model import counted, unsuited
 from stillhouse.pipeline.training_amount import described, fit_into, usual
-from stillhouse.pipeline.workspace import make_workspace, refuse_missing, refuse_taken
+from stillhouse.pipeline.workspace import make_workspace, refuse_inside, refuse_missing, refuse_taken
 
 if TYPE_CHECKING:
     from stillhouse.corpus.first_look import FirstLook
@@ -60,8 +60,7 @@ def make(
         own, start = NOTHING, None
         starts = starts_of(model) if model is not None else []
         refuse_taken(folder)
-        if source and source != SAMPLE and folder.resolve().is_relative_to(Path(source).expanduser().resolve()):
-            raise InputError(f"{folder} is inside the source, and a run's files would become documents; choose another")
+        refuse_inside(folder, source or "")
         look, why = of_recipe(source, recipe) if recipe else (first_look(source), "")
         if questions:
             look = with_questions(look, questions)

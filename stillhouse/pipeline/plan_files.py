@@ -13,7 +13,7 @@ from typing import Any
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.config import recorded
 from stillhouse.pipeline.graph_steps import ARTIFACTS, GraphStep, Stage, stages_of
-from stillhouse.pipeline.steps.places import location_fields
+from stillhouse.pipeline.steps.places import location_fields, read_outside
 
 PLAN = ARTIFACTS / "plan"
 
@@ -41,7 +41,11 @@ def write_plan(steps: Sequence[GraphStep], settings: Mapping[str, Any], folder: 
     """Writes the plan of every stage below `folder`, and removes those of stages that the run no longer has."""
     stages = stages_of(steps)
     for stage in stages:
-        write_whole_json(folder / plan_file(stage.name), planned(stage, settings))
+        content = planned(stage, settings)
+        for step in stage.steps:
+            if location_fields(step.spec):  # also of places that dvc.yaml does not name
+                content[step.name]["read"] = read_outside(step.spec, settings[step.name])
+        write_whole_json(folder / plan_file(stage.name), content)
     for path in (folder / PLAN).glob("*.json"):
         if path.stem not in {stage.name for stage in stages}:
             path.unlink()

@@ -7,11 +7,12 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stillhouse.core.config import refuse_unknown
+from stillhouse.core.artifacts import digest_json
+from stillhouse.core.config import recorded, refuse_unknown
 from stillhouse.core.context import quiet, say
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing, in_words, watched
-from stillhouse.pipeline.graph_steps import GraphStep, needed, stages_of
+from stillhouse.pipeline.graph_steps import ARTIFACTS, GraphStep, needed, stages_of
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_steps, still_to_do
 from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.mlflow_runs import logged
@@ -57,6 +58,7 @@ def run_recipe(
             with doing("checking which steps are up to date"):
                 todo = still_to_do(steps, settings, root)
             say(outlook(todo, len(steps), settings, root))
+        digest = digest_json({name: recorded(config) for name, config in settings.items()})
         reports = run_steps(
             steps,
             settings,
@@ -64,12 +66,13 @@ def run_recipe(
             say,
             lambda step: keys_in_errors(step.spec, recipe, step.section, typed, step.name),
             whole,
-            done=logged(recipe),
+            done=logged(recipe.resolve().parent.name, digest),
         )
         skipped = sum(report is None for report in reports.values())
         say(f"{len(steps)} steps in {in_words(time.monotonic() - started)}, {skipped} of them were up to date")
         for step in steps:
             if step.kind == "generate-queries":
                 say(f"questions that were kept and dropped: {root / step.name / 'queries' / 'questions.html'}")
+        there = "" if root == ARTIFACTS else f" in {root.parent}"
         if {"best", "evaluate"} <= {step.name for step in steps}:
-            say(f"report: {root / 'evaluate' / 'evaluation' / 'report.html'}; `stillhouse search` asks the winner")
+            say(f"report: {root / 'evaluate/evaluation/report.html'}; `stillhouse search`{there} asks the winner")

@@ -30,6 +30,12 @@ IGNORED = {
 """Lines that are added to ignore files."""
 
 
+def refuse_inside(folder: Path, source: str) -> None:
+    """Raises `InputError` if a run's folder is in its source, whose documents its files would become."""
+    if source not in ("", SAMPLE) and folder.resolve().is_relative_to(Path(source).expanduser().resolve()):
+        raise InputError(f"{folder} is inside the source, and a run's files would become documents; choose another")
+
+
 def make_workspace(
     folder: Path, source: str | None, recipe: str, own: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:

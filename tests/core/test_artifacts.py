@@ -19,6 +19,7 @@ from stillhouse.core.artifacts import (
     write_whole,
 )
 from stillhouse.core.errors import InputError
+from stillhouse.core.lock import only_process
 
 
 def make(path: Path, text: str = "content") -> Path:
@@ -48,6 +49,15 @@ def test_an_error_leaves_the_old_folder(tmp_path: Path) -> None:
         raise RuntimeError
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
     assert (path / "part" / "file.txt").read_text() == "content"
+
+
+def test_the_current_folder_is_locked_and_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with only_process(Path()), pytest.raises(InputError, match="another process"), only_process(tmp_path / "here"):
+        pass
+    with pytest.raises(InputError, match="the current folder would be replaced"), whole_folder(Path()):
+        pass
 
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ def test_shared_steps_run_once_and_others_per_variant_and_seed(ran: list[str], t
     ran.clear()
     compare(tmp_path, seeds=(1, 2, 3))
     assert ran.count("pretrain") == 2 and ran.count("tokenize") == 0
+
+
+def test_runs_at_the_same_time_share_the_steps_of_each_other(ran: list[str], tmp_path: Path) -> None:
+    plan = make_plan(make_sweep("trial", {"variants": VARIANTS, "seeds": [1]}, "trial"), RECIPE, "recipe")
+    with ThreadPoolExecutor() as nodes:
+        found = list(nodes.map(lambda job: Runner(tmp_path).run_job(job), plan.jobs))
+    counts = {name: ran.count(name) for name in ("ingest", "tokenize", "importance", "bm25")}
+    assert found == [None] * 3 and counts == dict.fromkeys(counts, 1)
 
 
 def test_a_variant_equals_a_run_of_its_own(tmp_path: Path) -> None:

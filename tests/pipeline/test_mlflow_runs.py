@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,27 +29,29 @@ INDEX, BM25, EVALUATE = (
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "ships")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    mlflow.set_experiment("own")
     (tmp_path / "evaluate/evaluation").mkdir(parents=True)
     (tmp_path / "evaluate/evaluation/report.html").write_text("<p>the winner</p>")
-    path = tmp_path / "params.yaml"
-    path.write_text("graph: labelled\n")
-    return path
+    return tmp_path
 
 
-def test_a_parent_has_a_child_for_each_stage(recipe: Path, tmp_path: Path) -> None:
-    log = logged(recipe)
-    log(INDEX, Config(), Report("done", {"bytes": 12.0}), tmp_path)
-    log(BM25, Config(depth=50), Report("done"), tmp_path)
-    # Another process, as under `dvc repro` and in pods, joins the same parent.
-    logged(recipe)(EVALUATE, Config(), Report("done", {"best/RR@10": 0.7}, html="report.html"), tmp_path)
+@pytest.mark.parametrize("within", [False, True], ids=["", "in a notebook's run"])
+def test_a_parent_has_a_child_for_each_stage(within: bool, folder: Path) -> None:
+    with mlflow.start_run(run_name="own") if within else nullcontext():
+        log = logged("run", "a")
+        log(INDEX, Config(), Report("done", {"bytes": 12.0}), folder)
+        log(BM25, Config(depth=50), Report("done"), folder)
+        # Another process, as under `dvc repro` and in pods, joins the same parent.
+        logged("run", "a")(EVALUATE, Config(), Report("done", {"best/RR@10": 0.7}, html="report.html"), folder)
 
     runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
-    [parent] = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    runs = [run for run in runs if run.info.run_name != "own"]
+    [parent] = [run for run in runs if run.info.run_name == "run"]
     stages = {run.info.run_name: run for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id}
     assert stages.keys() == {"corpus", "evaluation"} and len(runs) == 3
     assert stages["corpus"].data.metrics == {"index.bytes": 12.0}
@@ -58,19 +61,18 @@ def test_a_parent_has_a_child_for_each_stage(recipe: Path, tmp_path: Path) -> No
     assert page == "<p>the winner</p>" and {run.info.status for run in runs} == {"FINISHED"}
 
 
-def test_another_recipe_is_another_run(recipe: Path, tmp_path: Path) -> None:
-    for text in ("graph: labelled\n", "graph: simlm\n", "graph: labelled\n"):
-        recipe.write_text(text)
-        logged(recipe)(INDEX, Config(), Report("done"), tmp_path)
+def test_other_settings_are_another_run(folder: Path) -> None:
+    for digest in ("a", "b", "a"):
+        logged("run", digest)(INDEX, Config(), Report("done"), folder)
     runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
     assert sum("mlflow.parentRunId" not in run.data.tags for run in runs) == 2
 
 
 def test_a_server_that_is_away_does_not_end_the_run(
-    recipe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     mlflow.set_tracking_uri("http://127.0.0.1:9")
-    logged(recipe)(INDEX, Config(), Report("done"), recipe.parent)
+    logged("run", "a")(INDEX, Config(), Report("done"), folder)
     assert "is not logged" in "".join(capsys.readouterr())

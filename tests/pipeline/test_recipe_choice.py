@@ -37,6 +37,11 @@ def made(source: str) -> dict[str, dict[str, object]]:
     return load_recipe(Path("work/params.yaml"))
 
 
+def test_a_run_in_its_own_source_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--recipe", "unlabelled", "--source", str(tmp_path), "--folder", str(tmp_path / "run")]
+    assert cli.main(words) == 2 and "is inside the source" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("words", "length", "split"), [(10, 64, None), (100, 128, None), (400, 128, 128)])
 def test_labelled_questions_get_their_recipe_and_whole_passages(
     here: Path, words: int, length: int, split: int | None

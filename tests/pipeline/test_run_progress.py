@@ -80,6 +80,9 @@ def test_the_plan_of_a_stage_changes_with_what_it_computes_and_with_nothing_else
     step = registry.steps()["index"]
     monkeypatch.setitem(registry.steps(), "index", dataclasses.replace(step, version=step.version + 1))
     assert differ(first, plans("")) == {"retriever_1", "retriever_2", "distillation"}
+    more = Path("more.txt")  # which dvc.yaml does not name, as it was written before
+    found = [plans("ingest: {dev_queries: more.txt}\n") for text in ("one", "two") if more.write_text(text)]
+    assert differ(*found) == {"corpus"}
 
 
 def test_quiet_mode_reports_no_progress(capsys: pytest.CaptureFixture[str]) -> None:

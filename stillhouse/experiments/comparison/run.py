@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.errors import InputError, is_full_disk
+from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import in_words
 from stillhouse.experiments.comparison.plan import Job, Plan
 from stillhouse.pipeline.graph import ARTIFACTS, GraphStep
@@ -90,7 +91,8 @@ class Runner:
 
     def _run_step(self, step: GraphStep, config: Any, root: Path) -> None:
         refuse_foreign_outputs([step], root)
-        if up_to_date(step, config, root):
-            self.log(f"  {step.name}: up to date")
-            return
-        self.run_step(step, config, root)
+        with only_process(root / step.name, wait=self.log):  # a pod's nodes may need the same step at once
+            if up_to_date(step, config, root):
+                self.log(f"  {step.name}: up to date")
+            else:
+                self.run_step(step, config, root)

@@ -1,7 +1,7 @@
 """The tasks of the Kubeflow comparison: the stages that all variants share, then every variant with every seed.
 
-A failed run is shown with its reason, and the others continue. Finished runs stay on the work volume until all are
-done. It is the same comparison as that of `stillhouse compare`, in the same folders.
+A failed run is shown with its reason, and the others continue. Finished runs stay on the work volume until the
+next comparison begins. It is the same comparison as that of `stillhouse compare`, in the same folders.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from stillhouse.kubeflow.trainjob.settings import read_node_settings
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.graph_steps import GraphStep, Stage, stages_of
 from stillhouse.pipeline.recipes import Recipe, load_recipe
+from stillhouse.pipeline.steps.old_work import HANDED_OVER, remove_handed_over, remove_old_work
 
 NAME = "comparison"
 SWEEP = "sweep.json"
@@ -111,6 +112,8 @@ def run_variants(values: Mapping[str, Any]) -> None:
         of = [plan.sweep.plain(), plan.recipe, digests, software()]
         root = (work_root() / f"{NAME}-{digest_json(of)[:20]}").absolute()
         with only_process(root, wait=say), nodes_of_task(values, NAME):
+            remove_old_work(root.parent, NAME, root.name)
+            remove_handed_over(root.parent, NAME, root.name)
             for place in step_folders(given.values()):  # where a comparison has them; nodes read them there too
                 copy_whole(place, root / SHARED / ARTIFACTS / place.name)
             shutil.copytree(_folder(values), root / RECIPE, dirs_exist_ok=True)
@@ -130,7 +133,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
             write_whole(Path(values[PAGE].path), shown.read_text(encoding="utf-8"))
             figures = {f"{row.variant.name}/{name}": of.mean for row in table.done for name, of in row.figures.items()}
             hand_over_figures(values[METRICS], figures)
-            shutil.rmtree(root, ignore_errors=True)
+            write_whole(root / HANDED_OVER, "")
 
 
 def do_job(plan: Plan, number: int, root: Path) -> Failure | None:

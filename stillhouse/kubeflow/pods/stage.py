@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from stillhouse.core.artifacts import MANIFEST, digest_json, read_manifest, whole_folder, write_whole
+from stillhouse.core.artifacts import MANIFEST, digest_file, digest_json, read_manifest, whole_folder, write_whole
 from stillhouse.core.context import quiet, say, work_root
 from stillhouse.core.environment import environment_variables, software
 from stillhouse.core.errors import InputError, ValidationFailed, access_errors
@@ -40,7 +40,7 @@ from stillhouse.pipeline.mlflow_runs import logged
 from stillhouse.pipeline.plan_files import planned
 from stillhouse.pipeline.recipes import Recipe, configs, load_recipe
 from stillhouse.pipeline.steps.execute import read_report, write_report
-from stillhouse.pipeline.steps.old_work import DAYS, remove_old_work
+from stillhouse.pipeline.steps.old_work import DAYS, HANDED_OVER, remove_old_work
 from stillhouse.pipeline.steps.places import is_fixed
 from stillhouse.pipeline.steps.spec import Report
 
@@ -57,8 +57,6 @@ DIGEST = "{}_digest"
 PARAMS, NODES_FILE = "params.yaml", "nodes.json"
 """The files in the artifact `recipe`."""
 VERDICT = GATE["validation"]
-HANDED_OVER = "handed-over"
-"""In the folder of a stage's work, the digest of what it handed over."""
 OWN = (FOLDER, METRICS, PAGE, RECIPE, "planned", "refreshed", "comparison", "summary")
 """The arguments with a folder that is not an earlier stage's."""
 FRAME = "iframe{width:100%;height:90vh;border:1px solid #ccc}"
@@ -135,14 +133,14 @@ class StageInPod:
                 link = self.root / place.name
                 link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
                 link.symlink_to(place.absolute(), target_is_directory=True)
-            done = logged(Path(self.values[RECIPE].path) / PARAMS)
+            recipe = Path(self.values[RECIPE].path) / PARAMS
+            done = logged(recipe.parent.name, digest_file(recipe))
             try:
                 run_steps(self.stage.steps, self.settings, self.root, say, self._around, run=reported_step, done=done)
             except ValidationFailed as failure:
                 warn(f"stillhouse: {failure}")
                 say(f"[{self.stage.name}] skipping the remaining steps: the corpus did not pass")
             digest = self._hand_over()
-            # Kubeflow collects it when the pod has ended; if that fails, the next try needs the work.
             write_whole(self.root / HANDED_OVER, digest)
         return digest
 

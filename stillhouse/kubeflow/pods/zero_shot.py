@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from stillhouse.kubeflow.pods.in_pod import hand_over_figures
 from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.step_command import flag_of
+from stillhouse.pipeline.steps.old_work import HANDED_OVER, remove_handed_over, remove_old_work
 
 NAME = "zero-shot"
 
@@ -81,7 +81,7 @@ def check_corpora(values: Mapping[str, Any]) -> None:
 def run_zero_shot(values: Mapping[str, Any]) -> None:
     """Runs the component: measures every corpus, and writes figures and page.
 
-    What is done stays on the work volume until the end, so that a task that was killed continues from there.
+    What is done stays on the work volume until the next such task, so that one that was killed continues from there.
     """
     with one_line_errors():
         refuse_lost_gpu()
@@ -90,6 +90,8 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
         arguments.folder = work_root().absolute() / f"{NAME}-{digest_json([asdict(config), software()])[:20]}"
         root = arguments.folder / ARTIFACTS
         with only_process(arguments.folder, wait=show):  # another run may measure the same
+            remove_old_work(arguments.folder.parent, NAME, arguments.folder.name)
+            remove_handed_over(arguments.folder.parent, NAME, arguments.folder.name)
             found = run_plan(plan, root, config.max_rejected, show)
             failures = {name: replace(failure, reason=redact(failure.reason)) for name, failure in found.items()}
             with whole_folder(Path(values["zero_shot"].path)) as staging:
@@ -102,4 +104,4 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
                 averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
             figures = {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
             hand_over_figures(values["metrics"], figures)
-            shutil.rmtree(arguments.folder, ignore_errors=True)
+            write_whole(arguments.folder / HANDED_OVER, "")

@@ -119,7 +119,7 @@ def run(folder: Folder, *, settings: Mapping[str, Mapping[str, Any]] | None = No
     if not path.is_file():
         raise InputError(f"{path} does not exist; stillhouse.new({str(folder)!r}, source) makes it")
     recipe = moved(load_recipe(path), folder, Path())
-    recipe = with_sections(recipe, read_settings(json.dumps(settings or {}), recipe, str(path)))
+    recipe = with_sections(recipe, read_settings(json.dumps(settings or {}, default=str), recipe, str(path)))
     steps = graph_of(recipe, str(path))
     with environment(Namespace(work=None, device=None, quiet=False), folder):
         run_recipe(chosen_steps(steps, until), configs(recipe, str(path)), folder / ARTIFACTS, path)

@@ -6,7 +6,8 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,8 @@ def _execute(
             outside = read_outside(step, config)
         with whole_folders([outputs[name] for name in names]) as folders:
             staged = dict(zip(names, folders))
-            report = step.run(config, inputs, staged, context)
+            with _lacking(inputs):
+                report = step.run(config, inputs, staged, context)
             order = step.order_of(inputs)
             facts = report.facts | ({ORDER: order} if order else {}) | ({READ: outside} if outside else {})
             with doing("computing the digests of its outputs"):
@@ -124,6 +126,18 @@ def _execute(
     if report.facts.get("passed") is False:
         raise ValidationFailed(f"{report.summary}; the report is in {written}", report)
     return report
+
+
+@contextmanager
+def _lacking(inputs: Mapping[str, Path]) -> Iterator[None]:
+    """Raises `InputError` for an input without a file that the step reads, such as the output of another step."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        for name, folder in inputs.items():
+            if f"{folder}/" in str(error):
+                raise InputError(f"{name}: {folder} is not what this step reads ({error}); give another") from error
+        raise
 
 
 def work_name(step: Step, config: Any, digests: Mapping[str, str], machine: Sequence[str] = ()) -> str:

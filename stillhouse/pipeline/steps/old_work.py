@@ -20,6 +20,19 @@ DAYS = 30
 """How many days to keep unfinished work that no process uses: longer than anybody pauses a run."""
 
 
+HANDED_OVER = "handed-over"
+"""In the work of a Kubeflow task, the digest of what it handed over. Kubeflow collects that when the pod has ended; if
+this fails, the next try needs the work."""
+
+
+def remove_handed_over(root: Path, step: str, keep: str) -> None:
+    """Removes the work in `root` of a step's other tasks that have handed over what they wrote."""
+    for mark in root.glob(f"{step}-*/{HANDED_OVER}"):
+        if mark.parent.name != keep:
+            with suppress(InputError, OSError), only_process(mark.parent):
+                shutil.rmtree(mark.parent)
+
+
 def remove_old_work(root: Path, step: str, keep: str) -> list[str]:
     """Removes a step's old unfinished work in `root`, except the folder named `keep`, and returns the names.
 

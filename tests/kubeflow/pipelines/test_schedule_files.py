@@ -81,6 +81,13 @@ def test_parameters_that_a_run_would_refuse_are_refused_here(case: str, tmp_path
         refuse_parameters(read_schedules(path))
 
 
+def test_settings_of_any_recipe_are_left_to_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "schedules.yaml"
+    entry = {"pipeline": "train", "cron": "0 0 3 * * *", "parameters": {"settings": '{"averaged": {"alphas": [0.5]}}'}}
+    path.write_text(yaml.safe_dump({"schedules": {"a": entry}}))
+    refuse_parameters(read_schedules(path))
+
+
 def test_an_account_is_that_of_the_file_or_of_an_entry(tmp_path: Path) -> None:
     path = tmp_path / "schedules.yaml"
     entry = {"pipeline": "p", "cron": "0 0 3 * * *"}

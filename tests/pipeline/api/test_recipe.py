@@ -58,8 +58,10 @@ def test_new_and_run_give_what_the_commands_give(recipe: Path, tmp_path: Path, m
 def test_a_relative_source_is_found_from_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_beir(tmp_path / "articles", ["One bird sings."], ["who sings"], test=[0])
     monkeypatch.chdir(tmp_path)
-    run = stillhouse.run(stillhouse.new("work", "articles"), settings={"ingest": {"queries": "source"}}, until="ingest")
-    assert Corpus.open(run.output("ingest", "corpus")).passage_count == 1
+    made = stillhouse.new("work", "articles")
+    for own in ({}, {"source": tmp_path / "articles"}):
+        run = stillhouse.run(made, settings={"ingest": {"queries": "source"} | own}, until="ingest")
+        assert Corpus.open(run.output("ingest", "corpus")).passage_count == 1
 
 
 def test_impossible_requests_are_reported_in_one_sentence(recipe: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,16 @@ def test_nothing_but_a_steps_own_output_is_replaced(
         refuse_outputs(*given)
     assert (thesis / "chapter.txt").read_text() == (tmp_path / "with notes" / "notes.txt").read_text() == "mine"
     assert (tmp_path / "extension" / "manifest.json").read_text() == "mine"
+
+
+def test_the_output_of_another_step_is_refused(
+    small_corpus: Path, tiny_model: Path, run_step: Callable[..., dict[str, Path]]
+) -> None:
+    made = run_step("bm25", {"corpus": small_corpus})
+    encoder = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
+    inputs = {"corpus": small_corpus, "encoder": encoder, "negatives": made["run"]}
+    with pytest.raises(InputError, match=r"negatives: .*/run is not what this step reads"):
+        run_step("train-retriever", inputs, max_steps=1)
 
 
 def test_work_is_the_same_for_the_same_settings_inputs_and_source() -> None:

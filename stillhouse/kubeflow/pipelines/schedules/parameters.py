@@ -11,6 +11,7 @@ from stillhouse.kubeflow.pipelines.place import IMAGE
 from stillhouse.kubeflow.pipelines.placement_table import FOLDER, find_table
 from stillhouse.kubeflow.pipelines.schedules.file import Parameter, Schedules
 from stillhouse.kubeflow.pipelines.submit import check_pod_parameters
+from stillhouse.kubeflow.pods.run_parameters import SETTINGS
 from stillhouse.pipeline.recipes import shipped_files
 
 EVERY_STAGE = "simlm"
@@ -35,8 +36,8 @@ def _check(pipeline: str, parameters: Mapping[str, Parameter], where: str) -> No
     own, pods = request.kinds(), pod_parameters()
     for name in parameters:
         refuse_unknown(name, [*own, *pods], f"{where}: pipeline {pipeline} has no parameter")
-    try:
-        request.check({name: value for name, value in parameters.items() if name in own})
+    try:  # a run's first task checks `settings`, since it knows the recipe
+        request.check({name: value for name, value in parameters.items() if name in own and name != SETTINGS})
         check_pod_parameters({name: str(value) for name, value in parameters.items() if name not in own})
     except InputError as error:
         raise InputError(f"{where}: {error}") from None

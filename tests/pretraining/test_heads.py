@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers as hf
 from torch.nn import functional
-from transformers import (
-    AutoModelForMaskedLM,
-    BertConfig,
-    DistilBertConfig,
-    ElectraConfig,
-    PretrainedConfig,
-    RobertaConfig,
-)
 
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 
@@ -27,20 +20,20 @@ SIZES = {
     "initializer_range": 0.3,
 }
 CONFIGS = {
-    "bert": BertConfig(**SIZES),
-    "roberta": RobertaConfig(**SIZES),
-    "electra": ElectraConfig(**SIZES, embedding_size=16),
-    "electra, narrow embeddings": ElectraConfig(**SIZES, embedding_size=8),
-    "distilbert": DistilBertConfig(
+    "bert": hf.BertConfig(**SIZES),
+    "roberta": hf.RobertaConfig(**SIZES),
+    "electra": hf.ElectraConfig(**SIZES, embedding_size=16),
+    "electra, narrow embeddings": hf.ElectraConfig(**SIZES, embedding_size=8),
+    "distilbert": hf.DistilBertConfig(
         vocab_size=40, dim=16, n_layers=3, n_heads=2, hidden_dim=24, max_position_embeddings=20, pad_token_id=1
     ),
 }
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
-def test_parts_give_the_models_own_logits(config: PretrainedConfig) -> None:
+def test_parts_give_the_models_own_logits(config: hf.PretrainedConfig) -> None:
     torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(config).eval()
+    model = hf.AutoModelForMaskedLM.from_config(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -62,10 +55,10 @@ def test_parts_give_the_models_own_logits(config: PretrainedConfig) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
-def test_positions_are_what_the_embeddings_add(config: PretrainedConfig) -> None:
+def test_positions_are_what_the_embeddings_add(config: hf.PretrainedConfig) -> None:
     """A hook records what a passage without padding takes from the position table, in the width of the layers."""
     torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(config).eval()
+    model = hf.AutoModelForMaskedLM.from_config(config).eval()
     taken: list[torch.Tensor] = []
     table = model.base_model.embeddings.position_embeddings
     hook = table.register_forward_hook(lambda module, inputs, output: taken.append(output))

@@ -5,16 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import transformers as hf
 from families import hugging_face_folder
 from torch import nn
-from transformers import (
-    AutoModel,
-    BertConfig,
-    BertForMaskedLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    PreTrainedModel,
-)
 from transformers.trainer_pt_utils import get_parameter_names
 
 from stillhouse.pretraining.model import BottleneckPretraining
@@ -25,16 +18,16 @@ TRAINER_PATTERNS = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", 
 """The names that the Trainer of transformers excludes from decay, besides the parameters of `nn.LayerNorm`."""
 
 
-def tiny(kind: str) -> PreTrainedModel:
+def tiny(kind: str) -> hf.PreTrainedModel:
     if kind == "distilbert":
-        return DistilBertForMaskedLM(DistilBertConfig(vocab_size=20, dim=8, hidden_dim=8, n_layers=2, n_heads=2))
+        return hf.DistilBertForMaskedLM(hf.DistilBertConfig(vocab_size=20, dim=8, hidden_dim=8, n_layers=2, n_heads=2))
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return BertForMaskedLM(BertConfig(vocab_size=20, **sizes))
+    return hf.BertForMaskedLM(hf.BertConfig(vocab_size=20, **sizes))
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "t5"])
 def test_norms_of_every_family_are_exempt(kind: str, tmp_path: Path) -> None:
-    model = AutoModel.from_pretrained(hugging_face_folder(kind, tmp_path / "model"))
+    model = hf.AutoModel.from_pretrained(hugging_face_folder(kind, tmp_path / "model"))
     with_decay = {*get_parameter_names(model, [nn.LayerNorm], TRAINER_PATTERNS)}
     decayed, _ = decay_groups(model, 0.1)
     assert {id(value) for value in decayed["params"]} == {

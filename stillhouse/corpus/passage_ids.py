@@ -2,7 +2,8 @@
 
 import errno
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +25,19 @@ LARGEST_BLOCK = 1 << 17
 def own_articles(ids: pa.Array, articles: pa.Array) -> pa.Array:
     """The article id of each passage, or its own id if it has no article."""
     return pc.if_else(pc.equal(articles, ""), ids, articles)
+
+
+def documents_in(passages: Iterable[Mapping[str, str]], fields: Iterable[Mapping[str, object]] | None) -> list[str]:
+    """The document of each passage: its article, or itself if it has none.
+
+    With the `fields` of passages, for a corpus whose qrels name passages that were split, it is the whole passage.
+    """
+    if fields is None:
+        return [each["article_id"] or each[COLUMN] for each in passages]
+    return [
+        re.sub(PIECE, "", each[COLUMN]) if {"begin", "end"} <= of.keys() else each[COLUMN]
+        for each, of in zip(passages, fields)
+    ]
 
 
 class PassageIds:

@@ -223,6 +223,11 @@ class Corpus:
         """The facts of the manifest; none in a folder without one."""
         return read_manifest(self.folder, verify=False).facts if (self.folder / MANIFEST).is_file() else {}
 
+    @property
+    def judges_whole_passages(self) -> bool:
+        """Whether qrels name passages that were split, and no articles."""
+        return bool(self.facts.get("split_passages_judged"))
+
     @cached_property
     def documents(self) -> NDArray[np.int32] | None:
         """The number of each passage's document, int32 [passages]; None unless qrels name documents.
@@ -231,7 +236,7 @@ class Corpus:
         """
         if not self.facts.get("documents"):
             return None
-        if self.facts.get("split_passages_judged"):
+        if self.judges_whole_passages:
             [ids] = pa.Table.from_batches(self._passage_batches("passage_id")).columns
             own = pc.replace_substring_regex(ids, PIECE, "")
             spans = [pc.is_valid(self.fields[name]) for name in ("begin", "end") if name in self.field_types.names]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stillhouse.corpus.passage_ids import own_articles
+from stillhouse.corpus.passage_ids import documents_in
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.rankings import Rows, repeated
 
@@ -24,9 +24,10 @@ def has_documents(corpus: Corpus) -> bool:
 
 
 def documents_of(corpus: Corpus, rows: Sequence[int]) -> list[str]:
-    """The article of each passage, or its own id if it has none."""
-    table = corpus.passage_table(np.array(rows, dtype=np.int64), "passage_id", "article_id")
-    return own_articles(*table.columns).to_pylist()
+    """The document of each passage (`documents_in`)."""
+    numbers = np.array(rows, dtype=np.int64)
+    passages = corpus.passage_table(numbers, "passage_id", "article_id").to_pylist()
+    return documents_in(passages, corpus.fields_at(numbers) if corpus.judges_whole_passages else None)
 
 
 def best_of_documents(

@@ -18,6 +18,7 @@ from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.corpus.fields import Where, rows_where
+from stillhouse.corpus.passage_ids import documents_in
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.query_encoder import open_query_encoder
@@ -189,7 +190,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class DocumentHit(Hit):
-    """One document of an answer, shown by its best passage. `document_id` is the passage's article, or its own id."""
+    """One document of an answer, shown by its best passage. `document_id` is that of `documents_in`."""
 
     document_id: str = ""
     section: str = ""
@@ -258,11 +259,13 @@ class Searcher:
         rows = rows_QK[0][rows_QK[0] >= 0]
         found = self._corpus.passage_table(rows, "passage_id", "title", "text", "article_id", "section").to_pylist()
         fields = self._corpus.fields_at(rows)
+        documents_K = documents_in(found, fields if self._corpus.judges_whole_passages else None)
         hits: list[Hit] = []
-        for rank, (score, passage, known) in enumerate(zip(scores_QK[0].tolist(), found, fields), 1):
-            article, section = passage.pop("article_id"), passage.pop("section")
+        columns = zip(scores_QK[0].tolist(), found, fields, documents_K)
+        for rank, (score, passage, known, document) in enumerate(columns, 1):
+            section = passage.pop("section")
+            del passage["article_id"]
             hit = Hit(rank, score, **passage, fields=known)
-            document = article or hit.passage_id
             hits.append(DocumentHit(**vars(hit), document_id=document, section=section) if by_document else hit)
         return hits
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.fields import present, rows_where
+from stillhouse.corpus.passage_ids import documents_in
 from stillhouse.corpus.sources.rows import Value
 from stillhouse.corpus.store import Corpus
 
@@ -54,7 +55,7 @@ class Passages:
             texts.flush()
             self._texts = os.dup(texts.fileno())
             weakref.finalize(self, os.close, self._texts)
-        self.field_types = corpus.field_types
+        self.field_types, self.judges_whole_passages = corpus.field_types, corpus.judges_whole_passages
         with tempfile.NamedTemporaryFile(prefix="stillhouse-") as file:
             with pa.ipc.new_file(file.name, self.field_types) as written:
                 for batch in corpus.field_batches():
@@ -80,8 +81,9 @@ class Passages:
         return found
 
     def documents_of(self, rows: Sequence[int]) -> list[str]:
-        """The article of each passage, or its own id if it has none."""
-        return [each["article_id"] or each["passage_id"] for each in self.at(rows, "article_id", "passage_id")]
+        """The document of each passage (`documents_in`)."""
+        fields = self.fields_at(rows) if self.judges_whole_passages else None
+        return documents_in(self.at(rows, "article_id", "passage_id"), fields)
 
     def fields_at(self, rows: Sequence[int]) -> list[dict[str, Value]]:
         """The fields of the passages `rows`, without null."""

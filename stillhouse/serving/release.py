@@ -198,6 +198,7 @@ class StorePassages(Passages):
 
     def __init__(self, corpus: Corpus) -> None:
         self._count, self.field_types = corpus.passage_count, pa.schema([])
+        self.judges_whole_passages = corpus.judges_whole_passages
 
     def __len__(self) -> int:
         return self._count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from stillhouse.core.context import Context
-from stillhouse.search.documents import best_of_documents
+from stillhouse.corpus.store import Corpus
+from stillhouse.search.documents import best_of_documents, documents_of
 from stillhouse.search.searcher import DocumentHit, Searcher
+from stillhouse.serving.passages import Passages
 
 
 @pytest.mark.parametrize("top", [1, 3, 5, 9])
@@ -41,6 +44,27 @@ def test_the_best_documents_are_those_of_the_whole_ranking(top: int, found: int)
         expected = list(first.values())[:top]
         kept = rows_QT[number] >= 0
         assert list(zip(rows_QT[number][kept].tolist(), scores_QT[number][kept].tolist())) == expected
+
+
+@pytest.mark.parametrize("judged", ["p{}", "a{}"])
+def test_search_and_evaluation_know_the_same_documents(
+    judged: str, run_step: Callable[..., dict[str, Path]], tiny_model: Path, tmp_path: Path
+) -> None:
+    text = "the red bird sings . the blue fish swims . the green tree grows . one red tree . "
+    rows = [{"passage_id": f"p{n}", "article_id": f"a{n // 2}", "text": f"{2 * text} {n}"} for n in range(4)]
+    labels = {"_id": "q", "text": "who sings"}, {"query-id": "q", "corpus-id": judged.format(1), "score": 1}
+    for name, lines in (("passages", rows), ("queries", labels[:1]), ("qrels.test", labels[1:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = run_step("fetch-model", {}, model=str(tiny_model), query_length=16, passage_length=24)["encoder"]
+    own = {"source": str(tmp_path), "split_tokens": 16, "dev_fraction": 0.0, "queries": "source"}
+    corpus = Corpus.open(run_step("ingest", {"tokenizer": model}, **own)["corpus"])
+    names, numbers = documents_of(corpus, range(corpus.passage_count)), corpus.documents
+    assert (
+        numbers is not None
+        and corpus.passage_count > corpus.document_count == len({*names}) == {"p": 4, "a": 2}[judged[0]]
+    )
+    assert len({*zip(names, numbers.tolist())}) == len({*names}) and judged.format(1) in names
+    assert Passages(corpus).documents_of(range(corpus.passage_count)) == names
 
 
 def test_a_searcher_lists_documents_if_asked_or_judged_so(

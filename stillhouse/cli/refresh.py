@@ -82,7 +82,8 @@ def main(argv: Sequence[str]) -> int:
         plan_only=arguments.plan_only,
         again=arguments.again,
     )
-    work = arguments.folder.absolute().with_name(f"{arguments.folder.absolute().name}.work")
+    folder = arguments.folder.absolute()
+    work = folder.with_name(f"{folder.name}.work")
     with environment(arguments, work), watched("refresh", quiet()), watch_task("refresh", say) as task:
         done = refresh(request, say)
         if done.outcome:

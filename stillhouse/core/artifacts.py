@@ -83,8 +83,10 @@ def whole_folders(paths: Sequence[Path]) -> Iterator[list[Path]]:
     restores only the first: for the others it cannot know whether a new one is already in place.
     """
     paths = [Path(path) for path in paths]
-    if Path.cwd() in map(Path.resolve, paths):
-        raise InputError("the current folder would be replaced; name another one, which need not exist")
+    with suppress(FileNotFoundError):  # the current folder was removed
+        here = Path.cwd()
+        if {here, *here.parents} & {path.resolve() for path in paths}:
+            raise InputError("the current folder would be replaced; name another one, which need not exist")
     with ExitStack() as locked:
         for path in paths:
             locked.enter_context(only_process(path))
@@ -145,7 +147,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _beside(path: Path, kind: str) -> Path:
-    return path.absolute().with_name(f".{path.absolute().name}.{kind}")
+    path = path.absolute()
+    return path.with_name(f".{path.name}.{kind}")
 
 
 def remove(path: Path) -> None:

@@ -61,6 +61,7 @@ class Sampling:
     seed: int
 
 
+SLIDING = "sliding_attention"
 _ENDS_LINE = re.compile("\n|Ċ|^<0x0A>$")
 """Matches tokens with the end of a line, as it is, in bytes as GPT-2 writes them, or as a byte on its own."""
 
@@ -98,8 +99,7 @@ class TextGenerator(PairScorer):
         model, tokenizer = _of_gguf(place) if place.is_file() else _of_folder(place)
         if tokenizer.eos_token_id is None:
             raise InputError(f"{place}: the tokenizer has no token that ends a text; {INSTEAD}")
-        kinds = {*(getattr(model.config, "layer_types", None) or [])} - {"full_attention", "sliding_attention"}
-        if kinds:
+        if kinds := {*_layer_types(model)} - {"full_attention", SLIDING}:
             raise InputError(f"{place}: layers of {' and '.join(sorted(kinds))} cannot write questions here; {INSTEAD}")
         refuse_larger_vocabulary(place, tokenizer, model.get_input_embeddings())
         own = object_if_there(place / SETTINGS) if place.is_dir() else {}
@@ -231,8 +231,8 @@ class TextGenerator(PairScorer):
         reads = None if self._encodes else _longest_written(self.model)
         if reads is not None and lengths_P.max(initial=0) + sampling.max_tokens > reads:
             raise InputError(
-                f"the model reads {reads:,} tokens, but a prompt has {lengths_P.max():,} and its answer up to "
-                f"{sampling.max_tokens}; lower passage_tokens or max_tokens, or give fewer examples"
+                f"the model looks back over {reads:,} tokens, but a prompt has {lengths_P.max():,} and its answer up "
+                f"to {sampling.max_tokens}; lower passage_tokens or max_tokens, or give fewer examples"
             )
         room = max(1, batch_tokens // threads_of(device))
         batches = (rows for rows in length_batches(lengths_P, room) if wanted_P is None or bool(wanted_P[rows].any()))
@@ -250,11 +250,14 @@ class TextGenerator(PairScorer):
             yield rows, texts, drawn
 
 
+def _layer_types(model: PreTrainedModel) -> list[str]:
+    return getattr(model.config.get_text_config(), "layer_types", None) or []
+
+
 def _longest_written(model: PreTrainedModel) -> int | None:
     """The tokens of the longest text that `draw` continues exactly: it has no layers that slide over a longer one."""
-    config = model.config.get_text_config()
-    slides = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
-    known = longest_text(model), getattr(config, "sliding_window", None) if slides else None
+    slides = SLIDING in (_layer_types(model) or [SLIDING])
+    known = longest_text(model), getattr(model.config.get_text_config(), "sliding_window", None) if slides else None
     return min((length for length in known if length), default=None)
 
 

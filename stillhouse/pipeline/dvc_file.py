@@ -4,8 +4,8 @@
 
 The stages come from the recipe's graph. Its settings only decide which locations are paths on this machine, because DVC
 can watch no others. Such a path is written as `${step.field}`, so that DVC follows a change in params.yaml. The first
-stage writes what the others compute (`plan_files`): it is quick and always runs, and DVC runs another stage only if its
-own file or something that it reads has changed. Outputs persist, so that a stage keeps what is up to date.
+stage writes what the others compute and read (`plan_files`). It always runs, and DVC runs another stage only if its own
+file or something that it reads has changed. Outputs persist, so that a stage keeps what is up to date.
 """
 
 from __future__ import annotations

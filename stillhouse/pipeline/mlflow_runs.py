@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -51,16 +52,17 @@ def logged(name: str, digest: str) -> Callable[[GraphStep, Any, Report, Path], N
     @cache
     def experiment() -> str:
         name = os.environ.get(EXPERIMENT, "stillhouse")
-        known = client().get_experiment_by_name(name)
-        return known.experiment_id if known else str(client().create_experiment(name))
+        with suppress(mlflow.MlflowException):  # it exists, or another pod makes it
+            client().create_experiment(name)
+        if (known := client().get_experiment_by_name(name)) is None:
+            raise OSError(f"there is no experiment {name}")
+        return str(known.experiment_id)
 
     def client() -> mlflow.MlflowClient:  # it leaves a caller's own run and experiment as they are
         return mlflow.MlflowClient()
 
     def _new(name: str, tags: dict[str, str]) -> str:
-        made = client().create_run(experiment(), tags=tags, run_name=name).info.run_id
-        client().set_terminated(made)
-        return str(made)
+        return str(client().create_run(experiment(), tags=tags, run_name=name).info.run_id)
 
     def log(step: GraphStep, config: Any, report: Report, root: Path) -> None:
         try:
@@ -72,6 +74,8 @@ def logged(name: str, digest: str) -> Callable[[GraphStep, Any, Report, Path], N
             _figures(stages[stage], step, report, root, f"{step.name}.")
             if step.kind == "evaluate":
                 _figures(parent(), step, report, root, "")
+            for run in (stages[stage], parent()):
+                client().set_terminated(run)
         except (mlflow.MlflowException, OSError) as error:
             warn(f"stillhouse: {ADDRESS}: {step.name} is not logged: {error}")
 

@@ -1,6 +1,7 @@
 """What each stage of a run computes, as files that DVC watches: `artifacts/plan/<stage>.json`.
 
-A file holds the version of each step of its stage, and its settings with their defaults. DVC runs a stage if this file
+A file holds the version of each step of its stage, its settings with their defaults, and the digests of the paths that
+they name. DVC runs a stage if this file
 or something that the stage reads has changed; `stillhouse run STAGE` then runs the steps that are out of date.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.config import recorded
 from stillhouse.pipeline.graph_steps import ARTIFACTS, GraphStep, Stage, stages_of
-from stillhouse.pipeline.steps.places import location_fields, read_outside
+from stillhouse.pipeline.steps.places import location_fields, read_here
 
 PLAN = ARTIFACTS / "plan"
 
@@ -42,9 +43,8 @@ def write_plan(steps: Sequence[GraphStep], settings: Mapping[str, Any], folder: 
     stages = stages_of(steps)
     for stage in stages:
         content = planned(stage, settings)
-        for step in stage.steps:
-            if location_fields(step.spec):  # also of places that dvc.yaml does not name
-                content[step.name]["read"] = read_outside(step.spec, settings[step.name])
+        for step in stage.steps:  # dvc.yaml may not name all places
+            content[step.name]["read"] = read_here(step.spec, settings[step.name])
         write_whole_json(folder / plan_file(stage.name), content)
     for path in (folder / PLAN).glob("*.json"):
         if path.stem not in {stage.name for stage in stages}:

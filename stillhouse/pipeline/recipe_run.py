@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stillhouse.core.artifacts import digest_json
-from stillhouse.core.config import recorded, refuse_unknown
+from stillhouse.core.config import refuse_unknown
 from stillhouse.core.context import quiet, say
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing, in_words, watched
@@ -58,7 +58,7 @@ def run_recipe(
             with doing("checking which steps are up to date"):
                 todo = still_to_do(steps, settings, root)
             say(outlook(todo, len(steps), settings, root))
-        digest = digest_json({name: recorded(config) for name, config in settings.items()})
+        digest = digest_json({name: repr(config) for name, config in settings.items()})
         reports = run_steps(
             steps,
             settings,

@@ -254,5 +254,5 @@ class StoreRelease(Release):
     def about(self) -> dict[str, Any]:
         """The content of `/info` about it."""
         place = {"address": f"{self.store.address}#{self.store.name}", "table": self.searcher.table}
-        held = self.store.count(self.searcher.table)
-        return super().about() | {"store": place, "passages": held, "index": None, "ranking": "the store's"}
+        published = self.searcher.record["passages"]
+        return super().about() | {"store": place, "passages": published, "index": None, "ranking": "the store's"}

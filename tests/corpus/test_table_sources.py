@@ -134,12 +134,36 @@ def test_a_table_named_corpus_is_read_by_the_names_of_its_columns(names: str, wr
     assert not corpus.rejected
 
 
+QUERIES_OF_MSMARCO = {"queries.train.tsv": "q\task\n", "qrels.train.tsv": "q\t0\t1\t1\n"}
+HEADED = "id\ttext\n1\tone\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"corpus.tsv": "1\tOne\tone\n"} | QUERIES_OF_MSMARCO | {"queries.eval.tsv": "x\tother\n"},
+        {"corpus.tsv": HEADED} | QUERIES_OF_MSMARCO,
+        {"corpus.tsv": HEADED, "msmarco-queries.dev.tsv": "q\task\n", "msmarco-qrels.dev.tsv": "q\t0\t1\t1\n"},
+        {"corpus.tsv": HEADED, "titles.tsv": "1\tOne\n"},
+        {"corpus.tsv": "1\tThe title, content, and date\n"},
+    ],
+)
+def test_ms_marcos_own_files_stay_its_own(files: dict[str, str], write: Write, read: Read) -> None:
+    folder = write(files)
+    assert open_source(str(folder)).format == "msmarco"
+    corpus = read(folder)
+    assert list(corpus.passages) == ["1"] and len(corpus.qrels) == ("train" in str(files) or "dev" in str(files))
+
+
 def test_json_lines_name_articles_as_a_json_list_does(write: Write, read: Read) -> None:
     rows = [{"docid": f"{n}", "title": "T", "text": f"{n}", "article_id": "A", "position": n} for n in range(3)]
     as_lines = read(write({"passages.jsonl": "\n".join(map(json.dumps, rows))}, folder="lines"))
     as_list = read(write({"passages.json": json.dumps(rows)}, folder="list"))
     found = [[row._replace(where="") for row in corpus.passages.values()] for corpus in (as_lines, as_list)]
     assert found[0] == found[1] and {row.article_id for row in found[0]} == {"A"}
+    others = [{"pid": None, "text": "a", "article_id": None, "position": "top"}, {"doc_id": "d", "text": "b"}]
+    both = read(write({"passages.jsonl": "\n".join(map(json.dumps, [*others, others[1] | {"text": "c"}]))}))
+    assert [row.id == row.article_id for row in both.passages.values()] == [True] * 3
 
 
 TEXTS = st.text(st.sampled_from('ab" ,\n'), min_size=1, max_size=8)

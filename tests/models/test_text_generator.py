@@ -142,7 +142,7 @@ def test_a_prompt_longer_than_a_sliding_window_is_refused(tmp_path: Path) -> Non
     generator.model.config.sliding_window = longest
     written(generator, 64)
     generator.model.config.sliding_window = longest - 1
-    with pytest.raises(InputError, match=f"reads {longest - 1} tokens"):
+    with pytest.raises(InputError, match=f"looks back over {longest - 1} tokens"):
         written(generator, 64)
     with pytest.raises(InputError, match="layers of conv cannot write"):
         TextGenerator.load(generator_folder("lfm2", tmp_path / "other"))

@@ -38,6 +38,7 @@ def made(source: str) -> dict[str, dict[str, object]]:
 
 
 def test_a_run_in_its_own_source_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tea.md").write_text("# Tea\n\nTea is a drink.\n")
     words = ["run", "--recipe", "unlabelled", "--source", str(tmp_path), "--folder", str(tmp_path / "run")]
     assert cli.main(words) == 2 and "is inside the source" in capsys.readouterr().err
 

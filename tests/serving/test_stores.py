@@ -106,7 +106,9 @@ def test_a_published_release_answers_as_brute_force(address: str, releases: list
         roll_back(store)
 
 
-def test_documents_come_and_go_at_once_and_outlive_a_release(address: str, releases: list[Release]) -> None:
+def test_documents_come_and_go_at_once_and_outlive_a_release(
+    address: str, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = releases
     store = open_store(address)
     publish(first, store, quiet)
@@ -134,9 +136,22 @@ def test_documents_come_and_go_at_once_and_outlive_a_release(address: str, relea
     publish(second, store, quiet, forget_changes=True)
     assert not store.notes("document")
     same_as_brute(searcher_of(second, store), second)  # also the passage that was deleted
-    store.drop(table_of(first, store.name))  # as people remove old tables
+
     publish(first, store, quiet)
-    same_as_brute(searcher_of(first, store), first)
+    asked.add([NEW])
+    publish(second, store, quiet)
+    store.drop(table_of(first, store.name))  # as people remove old tables
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(store, "finish", _interrupted)
+        publish(first, store, quiet)
+    assert table_of(first, store.name) not in store.notes("release"), "it is not whole"
+    publish(first, store, quiet)
+    found = searcher_of(first, store).search(QUESTION, 30)
+    assert {hit.passage_id for hit in found} == {*brute(first, QUESTION)[0]} | {"new/1"}
+
+
+def _interrupted(table: str) -> None:
+    raise InterruptedError
 
 
 def test_a_service_asks_in_the_store(address: str, two_releases: list[Path], releases: list[Release]) -> None:

@@ -15,14 +15,14 @@ from stillhouse.corpus.sources.ir_datasets_id import IR_DATASETS, SCHEME, open_i
 from stillhouse.corpus.sources.json_files import beginning
 from stillhouse.corpus.sources.jsonl import ARTICLE_JSONL, BEIR, JSONL, open_article_jsonl, open_beir, open_jsonl
 from stillhouse.corpus.sources.lines import Fields, find_file, read_objects
-from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, open_msmarco
+from stillhouse.corpus.sources.msmarco import MSMARCO, find_collection, label_files, open_msmarco
 from stillhouse.corpus.sources.options import AUTO, SAMPLE, Options, sample_folder
 from stillhouse.corpus.sources.reqa import REQA, open_reqa
 from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_columns import SUFFIXES as TABLE_SUFFIXES
 from stillhouse.corpus.sources.table_columns import find_tables, suffix_of
-from stillhouse.corpus.sources.tables import TABLES, names_columns, open_tables
+from stillhouse.corpus.sources.tables import TABLES, open_tables, refuse_unnamed
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
 
@@ -165,8 +165,7 @@ def _detect_folder(folder: Path) -> str | None:
     if passage_files(folder):
         return DPR
     if collection := find_collection(folder):
-        is_table = collection.name.startswith("corpus.") and names_columns(find_tables(folder))
-        return TABLES if is_table else MSMARCO
+        return TABLES if _is_table(folder, collection) else MSMARCO
     if any(table.table == "passages" for table in find_tables(folder)):
         return TABLES
     if training_files(folder):
@@ -177,6 +176,17 @@ def _detect_folder(folder: Path) -> str | None:
         return EVALUATOR_JSON
     found = tree_files(folder, article_tree.SUFFIXES)
     return ARTICLE_TREE if found.paths or found.rejected else None
+
+
+def _is_table(folder: Path, collection: Path) -> bool:
+    """Whether a corpus.tsv names its columns, and so do all the tables beside it."""
+    if not collection.name.startswith("corpus."):
+        return False
+    try:
+        refuse_unnamed(tables := find_tables(folder))
+    except InputError:
+        return False
+    return {*label_files(folder)} <= {table.path for table in tables}
 
 
 def _is_squad(path: Path) -> bool:

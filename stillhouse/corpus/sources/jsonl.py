@@ -27,7 +27,7 @@ from stillhouse.corpus.sources.tables import optional, position_of
 
 BEIR = "beir"
 JSONL = "jsonl"
-PASSAGE_ID = ("_id", "id", *COLUMNS["passages"]["id"])
+PASSAGE_ID = ("_id", "id", "passage_id")
 TEXT = COLUMNS["passages"]["text"]
 ARTICLE_JSONL = "article-jsonl"
 ARTICLE_ID = ("_id", "id")
@@ -48,12 +48,13 @@ def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Spa
     def passage(fields: Fields) -> tuple[Passage]:
         named = next((name for name in TEXT if name in fields), TEXT[0])
         title, text = text_field(fields, "title", optional=True), text_field(fields, named)
-        id = identifier(fields, PASSAGE_ID) if with_ids else identifier_or_digest(fields, PASSAGE_ID, title, text)
+        ids = (*PASSAGE_ID, *(name for name in ("pid", "docid") if fields.get(name) is not None))
+        id = identifier(fields, ids) if with_ids else identifier_or_digest(fields, ids, title, text)
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title
         kept = kept_fields(names, fields)
-        if "article_id" in fields:
-            of = optional(fields, "article_id"), optional(fields, "section"), position_of(fields)
+        if isinstance(article := fields.get("article_id"), str | int) and article != "":
+            of = str(article), optional(fields, "section"), position_of(fields)
             return (Passage(id, title, text, *of, fields.where, kept),)
         # A passage without an article is its own article. Keyword arguments would be 50 % slower.
         return (Passage(id, title, text, id, "", 0, fields.where, kept),)

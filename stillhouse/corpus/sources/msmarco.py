@@ -26,6 +26,7 @@ HEADS = ("id", "pid", "_id", "docid", "qid", "query_id", "query-id")
 """A first line that begins with one of these is a header."""
 
 _LABELS = re.compile(r".*(queries|qrels).*\.(tsv|txt)(\.gz)?")
+_BESIDE = re.compile(rf"{_LABELS.pattern}|({'|'.join(map(re.escape, TITLES))})(\.gz)?")
 _DEEP_LEARNING = re.compile(r"20(19|2[0-9])|dl-?(19|2[0-9])")
 
 
@@ -73,13 +74,18 @@ def _read_labels(labels: Mapping[str, Sequence[tuple[Path, str]]]) -> Iterator[R
         yield from _read_queries(path, judged.get(split, set()))
 
 
+def label_files(folder: Path) -> list[Path]:
+    """The files of queries, qrels and titles in a folder."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and _BESIDE.fullmatch(path.name)]
+
+
 def _find_labels(folder: Path) -> dict[str, list[tuple[Path, str]]]:
     """`queries` and `qrels` → (file, split). Raises `InputError` for a file without a known split and for two test
     sets."""
     found: dict[str, list[tuple[Path, str]]] = {"queries": [], "qrels": []}
-    for path in sorted(folder.iterdir()):
+    for path in label_files(folder):
         match = _LABELS.fullmatch(path.name)
-        if not match or not path.is_file() or "eval" in path.name:
+        if not match or "eval" in path.name:
             continue
         split = "test" if _DEEP_LEARNING.search(path.name) else split_in(path.name)
         if split is None:

@@ -47,7 +47,9 @@ def is_plain(path: Path) -> bool:
 
 def _cells(text: str) -> list[str]:
     # An empty cell of three counts; a tool that aligns its columns puts any white space between TREC's four.
-    cells = text.removesuffix("\t").split("\t") if text.count("\t") == 3 else text.split("\t")
+    cells = text.split("\t")
+    if len(cells) == 4 and not cells[3]:
+        cells.pop()
     return cells if len(cells) in FORMS else text.split()
 
 

@@ -188,13 +188,11 @@ def _expected(file: TableOfFile) -> str:
     return _EXPECTED.get((suffix_of(file.path) or "").removesuffix(".gz"), "")
 
 
-def names_columns(files: Iterable[TableOfFile]) -> bool:
-    """Whether the first line of every file of cells names its columns."""
-    prepared = (file for file in _prepared(files, {}) if file.delimiter not in ("", PLAIN))
-    try:
-        return all(find_columns(file, header_of(file.path, file.name, file.delimiter)) for file in prepared)
-    except InputError:
-        return False
+def refuse_unnamed(files: Iterable[TableOfFile]) -> None:
+    """Raises `InputError` if a file of cells does not name its columns in its first line, and not between tabs."""
+    for file in _prepared(files, {}):
+        if file.delimiter not in ("", PLAIN):
+            find_columns(file, header_of(file.path, file.name, _expected(file)))
 
 
 def _prepared(files: Iterable[TableOfFile], chosen: Mapping[tuple[str, str], str]) -> Iterator[TableOfFile]:

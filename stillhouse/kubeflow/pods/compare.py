@@ -1,7 +1,7 @@
 """The tasks of the Kubeflow comparison: the stages that all variants share, then every variant with every seed.
 
-A failed run is shown with its reason, and the others continue. Finished runs stay on the work volume until the
-next comparison begins. It is the same comparison as that of `stillhouse compare`, in the same folders.
+A failed run is shown with its reason, and the others continue. Finished runs stay on the work volume until
+another comparison begins. It is the same comparison as that of `stillhouse compare`, in the same folders.
 """
 
 from __future__ import annotations
@@ -114,6 +114,11 @@ def run_variants(values: Mapping[str, Any]) -> None:
         with only_process(root, wait=say), nodes_of_task(values, NAME):
             remove_old_work(root.parent, NAME, root.name)
             remove_handed_over(root.parent, NAME, root.name)
+            if (root / HANDED_OVER).exists():  # it is run again, and so is what failed
+                (root / HANDED_OVER).unlink()
+                for record in (root / "jobs").glob("*.json"):
+                    if json.loads(record.read_text(encoding="utf-8")):
+                        record.unlink()
             for place in step_folders(given.values()):  # where a comparison has them; nodes read them there too
                 copy_whole(place, root / SHARED / ARTIFACTS / place.name)
             shutil.copytree(_folder(values), root / RECIPE, dirs_exist_ok=True)

@@ -81,7 +81,7 @@ def check_corpora(values: Mapping[str, Any]) -> None:
 def run_zero_shot(values: Mapping[str, Any]) -> None:
     """Runs the component: measures every corpus, and writes figures and page.
 
-    What is done stays on the work volume until the next such task, so that one that was killed continues from there.
+    What is done stays on the work volume until another such task, so that one that was killed continues from there.
     """
     with one_line_errors():
         refuse_lost_gpu()

@@ -135,7 +135,7 @@ def _lacking(inputs: Mapping[str, Path]) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         for name, folder in inputs.items():
-            if f"{folder}/" in str(error):
+            if Path(error.filename or str(error)).absolute().is_relative_to(folder.absolute()):
                 raise InputError(f"{name}: {folder} is not what this step reads ({error}); give another") from error
         raise
 

@@ -113,5 +113,5 @@ STEP = Step(
     inputs=(*SEARCHED, BM25_INDEX),
     outputs=(Port("queries", "the questions and their passages, for `ingest` (train_queries)"),),
     run=run,
-    version=4,
+    version=5,
 )

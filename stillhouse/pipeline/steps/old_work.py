@@ -21,8 +21,8 @@ DAYS = 30
 
 
 HANDED_OVER = "handed-over"
-"""In the work of a Kubeflow task, the digest of what it handed over. Kubeflow collects that when the pod has ended; if
-this fails, the next try needs the work."""
+"""The file in the work of a Kubeflow task that has handed over what it wrote. Kubeflow collects that when the pod has
+ended; if this fails, the next try needs the work."""
 
 
 def remove_handed_over(root: Path, step: str, keep: str) -> None:

@@ -51,6 +51,14 @@ def read_outside(step: Step, config: Any) -> dict[str, str] | None:
     return None if None in found.values() else {name: str(digest) for name, digest in found.items()}
 
 
+def read_here(step: Step, config: Any) -> dict[str, str | None]:
+    """The digest of what each location in the settings holds that is a path on this machine."""
+    named = _named(step, config)
+    named = _beside_repository(named) if "repo" in named else named
+    here = {name: value for name, value in named.items() if Path(value).expanduser().exists()}
+    return {name: _content(step, config, name, value) for name, value in here.items()}
+
+
 def _named(step: Step, config: Any) -> dict[str, str]:
     """The locations that the settings give."""
     return {name: str(value) for name in location_fields(step) if (value := getattr(config, name))}

@@ -50,20 +50,25 @@ def publish(release: Release, store: Store, context: Context, forget_changes: bo
     table = table_of(release, store.name)
     with store.locked(table):
         store.create(table, release.index.width)
-        known = store.notes(RELEASE).get(table) if store.count(table) else None  # people remove old tables
-        record = known or _write(release, store, table, context)
-        live = store.live()
+        record, live = store.notes(RELEASE).get(table, {}), store.live()
+        known = bool(record) and store.count(table) > 0  # else it was never written whole, or people removed it
+        if not known:
+            store.note(RELEASE, {table: None})
+            with store.locked(CHANGES, wait=True):
+                _lacks_changes(store, table)
+            record |= _write(release, store, table, context)
         if live != table:
             record |= {"previous": live}
         store.note(RELEASE, {table: record})
         with store.locked(CHANGES, wait=True):
             changes = store.notes(DOCUMENT)
             if forget_changes:
+                _lacks_changes(store, table)  # in case of a kill
                 _forget(release, store, table, changes)
                 store.note(DOCUMENT, dict.fromkeys(changes))
             else:
                 apply_changes(store, release.encode_passages, table, record["titles"], changes)
-            if live != table:
+            if live != table or not known:
                 store.swap(table)
     return table
 
@@ -114,11 +119,19 @@ def _write(release: Release, store: Store, table: str, context: Context) -> dict
 
 def _forget(release: Release, store: Store, table: str, changed: Collection[str]) -> None:
     """Makes the passages of these ids those of the release's corpus again."""
-    store.remove(table, list(changed))
+    others = set(changed)
     for _, rows, vectors_BD in batches(release) if changed else ():
         own = [place for place, row in enumerate(rows) if row["passage_id"] in changed]
         if own:
             store.put(table, [rows[place] for place in own], vectors_BD[own])
+            others -= {rows[place]["passage_id"] for place in own}
+    store.remove(table, sorted(others))
+
+
+def _lacks_changes(store: Store, table: str) -> None:
+    """Notes that a table lacks every change."""
+    found = {key: of for key, of in store.notes(DOCUMENT).items() if table in of["in"]}
+    store.note(DOCUMENT, {key: of | {"in": [name for name in of["in"] if name != table]} for key, of in found.items()})
 
 
 def refuse_other(place: str, passages: int, digest: int, held: int, held_digest: int) -> None:

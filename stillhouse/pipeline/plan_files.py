@@ -1,8 +1,8 @@
 """What each stage of a run computes, as files that DVC watches: `artifacts/plan/<stage>.json`.
 
 A file holds the version of each step of its stage, its settings with their defaults, and the digests of the paths that
-they name. DVC runs a stage if this file
-or something that the stage reads has changed; `stillhouse run STAGE` then runs the steps that are out of date.
+they name. DVC runs a stage if this file or something that the stage reads has changed; `stillhouse run STAGE` then runs
+the steps that are out of date.
 """
 
 from __future__ import annotations

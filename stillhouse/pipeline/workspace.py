@@ -13,7 +13,6 @@ from stillhouse.core.artifacts import refuse_file_above
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.own_files import make_folder
-from stillhouse.corpus.sources.detect import TREES, open_source
 from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import ARTIFACTS
@@ -35,6 +34,8 @@ def refuse_inside(folder: Path, source: str) -> None:
     """Raises `InputError` if a run's folder is in its source, and its files would become documents."""
     if source in ("", SAMPLE) or not folder.resolve().is_relative_to(Path(source).expanduser().resolve()):
         return
+    from stillhouse.corpus.sources.detect import TREES, open_source  # reads documents with packages of the steps
+
     if open_source(source).format in TREES:
         raise InputError(f"{folder} is inside the source, and a run's files would become documents; choose another")
 

@@ -48,7 +48,8 @@ def _read_passages(with_ids: bool, names: tuple[str, ...], path: Path, span: Spa
     def passage(fields: Fields) -> tuple[Passage]:
         named = next((name for name in TEXT if name in fields), TEXT[0])
         title, text = text_field(fields, "title", optional=True), text_field(fields, named)
-        ids = (*PASSAGE_ID, *(name for name in ("pid", "docid") if fields.get(name) is not None))
+        others = (name for name in ("pid", "docid") if fields.get(name) is not None)
+        ids = PASSAGE_ID if "_id" in fields else (*PASSAGE_ID, *others)
         id = identifier(fields, ids) if with_ids else identifier_or_digest(fields, ids, title, text)
         if not text.strip():  # a document with only a title is read by its title, as in BEIR's own evaluation
             title, text = "", title

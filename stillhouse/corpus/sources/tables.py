@@ -189,7 +189,7 @@ def _expected(file: TableOfFile) -> str:
 
 
 def refuse_unnamed(files: Iterable[TableOfFile]) -> None:
-    """Raises `InputError` if a file of cells does not name its columns in its first line, and not between tabs."""
+    """Raises `InputError` unless all files of cells name their columns, between the delimiters that their names imply."""
     for file in _prepared(files, {}):
         if file.delimiter not in ("", PLAIN):
             find_columns(file, header_of(file.path, file.name, _expected(file)))

@@ -112,13 +112,13 @@ def run_variants(values: Mapping[str, Any]) -> None:
         of = [plan.sweep.plain(), plan.recipe, digests, software()]
         root = (work_root() / f"{NAME}-{digest_json(of)[:20]}").absolute()
         with only_process(root, wait=say), nodes_of_task(values, NAME):
-            remove_old_work(root.parent, NAME, root.name)
-            remove_handed_over(root.parent, NAME, root.name)
             if (root / HANDED_OVER).exists():  # it is run again, and so is what failed
                 (root / HANDED_OVER).unlink()
                 for record in (root / "jobs").glob("*.json"):
                     if json.loads(record.read_text(encoding="utf-8")):
                         record.unlink()
+            remove_old_work(root.parent, NAME, root.name)
+            remove_handed_over(root.parent, (NAME,))
             for place in step_folders(given.values()):  # where a comparison has them; nodes read them there too
                 copy_whole(place, root / SHARED / ARTIFACTS / place.name)
             shutil.copytree(_folder(values), root / RECIPE, dirs_exist_ok=True)
@@ -138,7 +138,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
             write_whole(Path(values[PAGE].path), shown.read_text(encoding="utf-8"))
             figures = {f"{row.variant.name}/{name}": of.mean for row in table.done for name, of in row.figures.items()}
             hand_over_figures(values[METRICS], figures)
-            write_whole(root / HANDED_OVER, "")
+            write_whole(root / HANDED_OVER, NAME)
 
 
 def do_job(plan: Plan, number: int, root: Path) -> Failure | None:

@@ -11,7 +11,7 @@ import gc
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import yaml
 from stillhouse.core.artifacts import MANIFEST, digest_file, digest_json, read_manifest, whole_folder, write_whole
 from stillhouse.core.context import quiet, say, work_root
 from stillhouse.core.environment import environment_variables, software
-from stillhouse.core.errors import InputError, ValidationFailed, access_errors
+from stillhouse.core.errors import ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
 from stillhouse.core.monitoring.settings import TASK
@@ -40,7 +40,7 @@ from stillhouse.pipeline.mlflow_runs import logged
 from stillhouse.pipeline.plan_files import planned
 from stillhouse.pipeline.recipes import Recipe, configs, load_recipe
 from stillhouse.pipeline.steps.execute import read_report, write_report
-from stillhouse.pipeline.steps.old_work import DAYS, HANDED_OVER, remove_old_work
+from stillhouse.pipeline.steps.old_work import DAYS, HANDED_OVER, remove_handed_over, remove_old_work
 from stillhouse.pipeline.steps.places import is_fixed
 from stillhouse.pipeline.steps.spec import Report
 
@@ -128,7 +128,7 @@ class StageInPod:
             self.root.mkdir(parents=True, exist_ok=True)
             for gone in remove_old_work(self.root.parent, self.stage.name, self.root.name):
                 say(f"[{self.stage.name}] removed {gone}, left by a task more than {DAYS} days ago")
-            self._remove_arrived()
+            remove_handed_over(self.root.parent, self.digests.values())  # what has arrived here
             for place in step_folders(self.given.values()):  # so that all lie here as in a workspace
                 link = self.root / place.name
                 link.unlink(missing_ok=True)  # of an earlier try, whose pod had it elsewhere
@@ -143,13 +143,6 @@ class StageInPod:
             digest = self._hand_over()
             write_whole(self.root / HANDED_OVER, digest)
         return digest
-
-    def _remove_arrived(self) -> None:
-        """Removes the work of earlier stages whose output has arrived here."""
-        for mark in self.root.parent.glob(f"*/{HANDED_OVER}"):
-            with suppress(InputError, OSError), only_process(mark.parent):
-                if mark.read_text(encoding="utf-8") in self.digests.values():
-                    shutil.rmtree(mark.parent)
 
     @contextmanager
     def _around(self, step: GraphStep) -> Iterator[None]:

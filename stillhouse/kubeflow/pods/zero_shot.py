@@ -90,8 +90,9 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
         arguments.folder = work_root().absolute() / f"{NAME}-{digest_json([asdict(config), software()])[:20]}"
         root = arguments.folder / ARTIFACTS
         with only_process(arguments.folder, wait=show):  # another run may measure the same
+            (arguments.folder / HANDED_OVER).unlink(missing_ok=True)
             remove_old_work(arguments.folder.parent, NAME, arguments.folder.name)
-            remove_handed_over(arguments.folder.parent, NAME, arguments.folder.name)
+            remove_handed_over(arguments.folder.parent, (NAME,))
             found = run_plan(plan, root, config.max_rejected, show)
             failures = {name: replace(failure, reason=redact(failure.reason)) for name, failure in found.items()}
             with whole_folder(Path(values["zero_shot"].path)) as staging:
@@ -104,4 +105,4 @@ def run_zero_shot(values: Mapping[str, Any]) -> None:
                 averages = json.loads((staging / "metrics.json").read_text(encoding="utf-8"))["average"]
             figures = {f"{system}/{measure}": value for system, of in averages.items() for measure, value in of.items()}
             hand_over_figures(values["metrics"], figures)
-            write_whole(arguments.folder / HANDED_OVER, "")
+            write_whole(arguments.folder / HANDED_OVER, NAME)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections.abc import Container
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -18,18 +19,16 @@ from stillhouse.core.lock import only_process
 
 DAYS = 30
 """How many days to keep unfinished work that no process uses: longer than anybody pauses a run."""
-
-
 HANDED_OVER = "handed-over"
-"""The file in the work of a Kubeflow task that has handed over what it wrote. Kubeflow collects that when the pod has
-ended; if this fails, the next try needs the work."""
+"""In the work of a Kubeflow task that has handed over what it wrote, a file with its digest, or with the task's name.
+Kubeflow collects the outputs when the pod has ended; if this fails, the next try needs the work."""
 
 
-def remove_handed_over(root: Path, step: str, keep: str) -> None:
-    """Removes the work in `root` of a step's other tasks that have handed over what they wrote."""
-    for mark in root.glob(f"{step}-*/{HANDED_OVER}"):
-        if mark.parent.name != keep:
-            with suppress(InputError, OSError), only_process(mark.parent):
+def remove_handed_over(root: Path, said: Container[str]) -> None:
+    """Removes the work in `root` whose `HANDED_OVER` says one of these words."""
+    for mark in root.glob(f"*/{HANDED_OVER}"):
+        with suppress(InputError, OSError), only_process(mark.parent):
+            if mark.read_text(encoding="utf-8") in said:
                 shutil.rmtree(mark.parent)
 
 

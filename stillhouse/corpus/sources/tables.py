@@ -189,7 +189,7 @@ def _expected(file: TableOfFile) -> str:
 
 
 def refuse_unnamed(files: Iterable[TableOfFile]) -> None:
-    """Raises `InputError` unless all files of cells name their columns, between the delimiters that their names imply."""
+    """Raises `InputError` unless every file of cells names its columns, divided as its suffix implies."""
     for file in _prepared(files, {}):
         if file.delimiter not in ("", PLAIN):
             find_columns(file, header_of(file.path, file.name, _expected(file)))

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, peak_mib
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_page
 from benchmarks.sources import rows
 from benchmarks.token_sampler import TokenSampler
 from stillhouse.core.arrays import save_array
@@ -77,9 +77,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{peer} is left out: {module} is not installed", file=sys.stderr)
     from benchmarks.masking import lines  # not above: it loads PyTorch, which would count as memory of the counting
 
-    write_page(
-        arguments.page, [*render(rows, peers, arguments).splitlines(), "", "## What masking costs", "", *lines()]
-    )
+    write_page(arguments.page, [*render(rows, peers, arguments), "", "## What masking costs", "", *lines()])
     return 0
 
 
@@ -219,48 +217,13 @@ def by_length(grams: Any) -> list[int]:
     return [lengths[n] for n in sorted(lengths)]
 
 
-PAGE = """# Counting n-grams, and masking
-
-Command: `python -m benchmarks counting --folder build/counting --memory-mib {memory}`.
-
-{machine}
-
-This page measures exact counts of all n-grams of up to four tokens, which never cross a passage border.
-It also measures what the step `importance` makes of them: files of the counts, and the average mutual
-information (AMI) of every token. The tokens are those of `wiki-intro` (title and text, not cut) from the
-tokenizer of all-MiniLM-L6-v2. For larger sizes, tokens are drawn from a trigram model fitted to them
-(`token_sampler.py`, seeds {seeds}), so they do not repeat the text.
-
-Target: 100 million tokens in {minutes} minutes and {target_gib} GiB on 2 cores.
-Counting took {seconds:.0f} s and {gib:.1f} GiB: {verdict}.
-
-| tokens | million | what | seconds | processor seconds | peak GiB | load before |
-|---|---|---|---|---|---|---|
-{rows}
-
-Distinct n-grams:
-
-| tokens | n = 1 | 2 | 3 | 4 |
-|---|---|---|---|---|
-{distinct}
-
-The next table compares well-known counters on the first {part:.1f} million tokens of `wiki-intro`. They count
-passages that are in memory as Python lists; ours reads from disk and writes to disk:
-
-| counter | n | seconds | peak GiB | ours: seconds | peak GiB | times faster | same number of n-grams |
-|---|---|---|---|---|---|---|---|
-{peers}
-
-Times are wall time without starting Python and loading libraries and lists. Peak memory is that of the whole
-process, including pages of mapped files. "Load before" is the machine's load average when a measurement began:
-above 0, other work shared the cores.
-"""
-
-
-def render(rows: list[dict[str, Any]], peers: list[tuple[str, int, dict, dict]], arguments: argparse.Namespace) -> str:
+def render(
+    rows: list[dict[str, Any]], peers: list[tuple[str, int, dict, dict]], arguments: argparse.Namespace
+) -> list[str]:
     largest = next(row for row in reversed(rows) if row["what"] == "counting")
     names = {"counting": "counting", "importance": "counting, files, AMI"}
-    return PAGE.format(
+    return from_template(
+        "counting",
         seeds=f"{SEED} to {SEED + len(SIZES) - 1}",
         minutes=TARGET_SECONDS // 60,
         target_gib=TARGET_GIB,

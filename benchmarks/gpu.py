@@ -1,11 +1,11 @@
 """Everything that only a GPU can show, in order of value.
 
-    pip install --no-index --target build/site --no-deps wheels/*.whl      where nothing can be downloaded; then
-    PYTHONPATH=build/site python -m benchmarks gpu --folder build/gpu --data ../shared/data [--seconds 480]
+    python -m benchmarks gpu --folder build/gpu --data ../shared/data [--seconds 480]
 
+`gpu_kit.py` packs what it needs for a machine that can fetch nothing.
 Each part is a module of its own. Its results are in `--folder` as soon as it ends, so a later call goes on where this
-one stopped. A part that is not likely to end within `--seconds` is not begun. `--tiny` tries every part without a GPU,
-`--only` names some parts, and `--seconds 0` writes the page from the results so far.
+one stopped, and `--again` repeats parts. A part that is not likely to end within `--seconds` is not begun. `--tiny`
+tries every part without a GPU, `--only` names some parts, and `--seconds 0` writes the page from the results so far.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.command import command
+import torch
+import yaml
+
+from benchmarks.command import HERE, command
 from benchmarks.page import section, write_page
 from stillhouse.kubeflow.pods.stage import free_memory
 
 TITLE = "On a GPU"
+SLOWEST = 2.0
+"""A part is stopped after this many times the seconds it should take, so that others have their turn."""
 
 
 @dataclass(frozen=True)
@@ -46,69 +51,7 @@ class Part:
     tiny: str
 
 
-PARTS = (
-    Part("base", "", 10, "gpu_encoding", "--only-model {base}", "--only-model {base} --layers 2 --width 64"),
-    Part("profile", "What a step's time goes to", 60, "gpu_profile", "--page {page}", "--page {page} --tiny"),
-    Part(
-        "correctness",
-        "Correctness",
-        95,
-        "gpu_tests",
-        "--page {page} --processes 12",
-        "--page {page} --processes 1 --device cpu",
-    ),
-    Part(
-        "pretraining",
-        "Pre-training",
-        100,
-        "objectives_speed",
-        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding kept --page {page}",
-        "--layers 1 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --objectives bow "
-        "--page {page}",
-    ),
-    Part(
-        "unpadded",
-        "Pre-training without padding",
-        25,
-        "objectives_speed",
-        "--gpu-size --batch 256 --length 144 --rounds 2 --steps 4 --this-size-only --padding none "
-        "--objectives bow simlm cdmae --page {page}",
-        "--layers 2 --width 192 --batch 4 --length 24 --rounds 1 --steps 2 --this-size-only --padding none "
-        "--objectives bow --page {page}",
-    ),
-    Part(
-        "encoding",
-        "Encoding",
-        60,
-        "gpu_encoding",
-        "--passages 200000 --batch-tokens 16384 65536 --page {page}",
-        "--passages 500 --layers 1 --width 96 --batch-tokens 512 --page {page}",
-    ),
-    Part(
-        "search",
-        "Exact search",
-        45,
-        "gpu_search",
-        "--page {page}",
-        "--passages 5000 --width 32 --queries 40 --depth 50 --rounds 1 --device cpu --page {page}",
-    ),
-    Part(
-        "steps",
-        "Training steps and teacher scoring",
-        90,
-        "gpu_steps",
-        "--model {base} --data {data} --page {page}",
-        "--model {base} --data {data} --batch 4 --candidates 2 --steps 2 --rounds 1 --pairs 40 --page {page}",
-    ),
-    Part(
-        "quality",
-        "Every stage, from an encoder trained there",
-        270,
-        "gpu_quality",
-        "--folder {folder}/quality --data {data} --page {page}",
-        "--folder {folder}/quality --data {data} --page {page} --tiny",
-    ),
-)
+PARTS = tuple(Part(**part) for part in yaml.safe_load((HERE / "gpu_parts.yaml").read_text(encoding="utf-8")))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="where the results go, part by part")
     parser.add_argument("--seconds", type=float, default=3600, help="no part is begun that would end later than this")
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="these parts alone")
+    parser.add_argument("--again", action="store_true", help="repeat parts that are done")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, for a machine without a GPU; writes no page")
     arguments = parser.parse_args(argv)
     begun = time.monotonic()
@@ -125,15 +69,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = []
     for part in [part for part in PARTS if part.name in arguments.only]:
         left = arguments.seconds - (time.monotonic() - begun)
-        if record_of(part, places["folder"]).is_file():
+        if record_of(part, places["folder"]).is_file() and not arguments.again:
             print(f"{part.name}: done before", flush=True)
         elif left < part.seconds:
             print(f"{part.name}: not begun, {left:.0f} s are left and it takes about {part.seconds}", flush=True)
         elif not run(part, places, left, arguments.tiny):
             failed.append(part.name)
-    if not arguments.tiny:
-        write_page(arguments.page, page(places["folder"]))
+        if not arguments.tiny:
+            write_page(arguments.page, page(places["folder"]))
+        if failed and broken():
+            print("the GPU no longer answers this process: type the command again", flush=True)
+            break
     return 1 if failed else 0
+
+
+def broken() -> bool:
+    """Whether an error of a part has spoilt the GPU for all work of this process."""
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def record_of(part: Part, folder: Path) -> Path:
@@ -150,7 +107,7 @@ def run(part: Part, places: Mapping[str, Path], seconds: float, tiny: bool) -> b
     log_file = (folder / f"{part.name}.log").open("w", encoding="utf-8", buffering=1)
     with log_file as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            with at_most(seconds):
+            with at_most(seconds if tiny else min(seconds, SLOWEST * part.seconds)):
                 status = import_module(f"benchmarks.{part.program}").main(words)
         except (Exception, SystemExit):
             traceback.print_exc(file=log)
@@ -181,9 +138,11 @@ def at_most(seconds: float) -> Iterator[None]:
 
 def page(folder: Path) -> list[str]:
     """The pages of all parts that have one, under one title."""
-    lines = [f"# {TITLE}", "", "Command: `python -m benchmarks gpu --folder build/gpu --data ../shared/data`."]
+    lines = [f"# {TITLE}", "", "Command: `python -m benchmarks gpu --folder build/gpu --data ../shared/data`.", ""]
+    lines += [(HERE / "gpu.about.md").read_text(encoding="utf-8").strip()]
     for part in PARTS:
         made = folder / f"{part.name}.md"
-        if record_of(part, folder).is_file() and made.is_file():
+        if made.is_file():
             lines += section(made, part.title)
+            lines += [] if record_of(part, folder).is_file() else ["", "This part did not end."]
     return lines

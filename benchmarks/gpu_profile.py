@@ -21,10 +21,9 @@ from benchmarks import objectives_speed as speed
 from benchmarks.clock import Clock, kernels_of
 from benchmarks.command import command
 from benchmarks.machine import machine
-from benchmarks.page import write_page
+from benchmarks.page import write_as_measured
 from stillhouse.core.context import Context
 
-LARGE, TINY = speed.Size(12, 768, 256, 144), speed.Size(2, 192, 4, 24)
 TURNS, STEPS, ROWS, NAME = 3, 6, 30, 70
 KERNELS = (SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION)
 DROPOUT = 0.1
@@ -35,13 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args(argv)
     with TemporaryDirectory() as folder:
-        lines = list(report(Path(folder), arguments))
-    write_page(arguments.page, lines)
+        write_as_measured(arguments.page, report(Path(folder), arguments))
     return 0
 
 
 def report(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
-    context, size = Context(folder, quiet=True), TINY if arguments.tiny else LARGE
+    context, size = Context(folder, quiet=True), speed.TINY if arguments.tiny else speed.LARGE
     clock = Clock(context.torch_device())
     shown = "python -m benchmarks gpu --folder build/gpu --only profile"
     yield from ("# What a step's time goes to", "", f"Command: `{shown}`.", "")

@@ -22,7 +22,7 @@ import yaml
 from benchmarks.command import HERE, command
 from benchmarks.machine import machine
 from benchmarks.objectives import random_encoder
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_page
 from benchmarks.quality_run import MEASURE, values_of
 from benchmarks.run_steps import step, step_once
 from benchmarks.sources import rows, write
@@ -98,7 +98,7 @@ def make_start(folder: Path, data: Path, settings: Mapping[str, Any], seconds: f
         made = {name: folder / f"{name}-{tries}-{time.time_ns()}" for name in ("encoder", "curves")}
         step("pretrain", inputs, made, **settings["start"], max_steps=steps, eval_steps=steps)
         took.append(time.monotonic() - begun)
-    rate = 2 * CALIBRATION / max(0.01, took[1] - took[0])
+    rate = 3 * CALIBRATION / took[1]  # the first training starts the GPU
     steps = int(min(MOST_STEPS, max(CALIBRATION, rate * seconds)))
     made = {name: folder / name for name in ("encoder", "curves")}
     begun = time.monotonic()
@@ -177,16 +177,11 @@ def page(chains: Sequence[tuple[str, str]], folder: Path, settings: Mapping[str,
     start = json.loads((folder / "start" / "facts.json").read_text(encoding="utf-8"))
     about = json.loads((folder / "start" / "encoder" / "manifest.json").read_text(encoding="utf-8"))["facts"]
     corpus = Corpus.open(folder / "start" / "corpus")
-    size = settings["start_model"]
     yield from ("# Every stage, from an encoder trained here", "", f"Settings: `{SETTINGS}`.", "")
     yield machine("torch", "transformers")
     yield ""
-    yield f"The start is a BERT of {size['num_hidden_layers']} layers × {size['hidden_size']} that learned masked"
-    yield f"tokens of {corpus.passage_count:,} passages for {start['steps']:,} steps of"
-    yield f"{settings['start']['batch_size']} passages, {start['seconds']:.0f} s. It predicts"
-    yield f"{about['masked_accuracy']:.1%} of masked held-out tokens; the most frequent token gives"
-    yield f"{about['unigram_accuracy']:.1%}. Figures are {MEASURE} on test; `reranked` re-orders the best 50 of"
-    yield "retriever 2."
+    given = {"size": settings["start_model"], "start": start, "batch": settings["start"]["batch_size"], "about": about}
+    yield from from_template("gpu_quality", **given, passages=corpus.passage_count, measure=MEASURE)
     for name in SETS:
         arms = [arm for chain, arm in chains if chain == name]
         found = {arm: ranks_in(place_of(folder, name, arm)) for arm in arms}

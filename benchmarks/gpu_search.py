@@ -17,7 +17,7 @@ from torch import Tensor
 from benchmarks.clock import Clock, matrix_peak
 from benchmarks.command import command
 from benchmarks.machine import machine
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_page
 from stillhouse.search.exact_search import blocks_of, full_precision, gpu_search
 
 AT_ONCE = 100_000
@@ -69,11 +69,7 @@ def report(arguments: argparse.Namespace, device: torch.device) -> Iterator[str]
     yield ""
     yield machine("torch", "numpy")
     yield ""
-    yield f"{arguments.queries:,} queries over {arguments.passages:,} vectors of width {arguments.width}, the best"
-    yield f"{arguments.depth:,} of each, all in fp32 without rescoring. Seconds are the median of"
-    yield f"{arguments.rounds} searches, with the lowest and highest. *Share* compares the arithmetic of the products"
-    yield f"alone with the fastest product of fp32 matrices measured here ({peak / 1e12:.1f} TFLOP/s). The target is"
-    yield f"{TARGET:g} s at the default sizes."
+    yield from from_template("gpu_search", arguments=arguments, peak=peak / 1e12, target=TARGET)
     yield ""
     yield "| search | seconds | share |"
     yield "|---|---|---|"

@@ -22,7 +22,7 @@ from benchmarks import reranker_sides, retriever_sides
 from benchmarks.clock import Clock, kernel_seconds
 from benchmarks.command import command
 from benchmarks.machine import machine
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_as_measured
 from benchmarks.retriever_sides import Lengths
 from benchmarks.run_steps import step
 from benchmarks.training_examples import prepare_examples, read_examples
@@ -50,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"skipped: {arguments.data / 'squad-passages'} is not here; give --data", file=sys.stderr)
         return 1
     with TemporaryDirectory() as folder:
-        lines = list(report(Path(folder), arguments))
-    write_page(arguments.page, lines)
+        write_as_measured(arguments.page, report(Path(folder), arguments))
     return 0
 
 
@@ -67,12 +66,9 @@ def report(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
     yield ""
     yield machine("torch", "transformers", "sentence-transformers")
     yield ""
-    yield f"An encoder of BERT-base's size reads passages of squad-passages, cut at {LENGTH} tokens; pairs are cut at"
-    yield f"{PAIR_LENGTH}. A retriever's step has {arguments.batch} queries, each with a positive and a negative; a"
-    yield f"re-ranker's has {arguments.batch // 2} queries of {arguments.candidates} candidates. Milliseconds are the"
-    yield f"median of {arguments.rounds} rounds of {arguments.steps - 1} counted steps. *Ratio* is the time of"
-    yield f"{PEER} over the time here. *GPU idle* is the share of a step's time in which no kernel runs: 1 − the"
-    yield "kernels' time, read from a profile of another turn, over the time of the step."
+    sizes = {"batch": arguments.batch, "half": arguments.batch // 2, "candidates": arguments.candidates}
+    counts = {"length": LENGTH, "pair": PAIR_LENGTH, "rounds": arguments.rounds, "steps": arguments.steps - 1}
+    yield from from_template("gpu_steps", **sizes, **counts)
     yield ""
     yield "| step | side | ms | ratio | waiting for data | GPU idle | padding |"
     yield "|---|---|---|---|---|---|---|"
@@ -139,8 +135,8 @@ def scoring(folder: Path, arguments: argparse.Namespace, clock: Clock) -> Iterat
         config = InferenceConfig(batch_tokens=tokens, precision="bf16")
         return lambda: score_pairs(model, queries, passages, query_P[:count], row_P[:count], context, "", config)
 
-    ours(BATCH_TOKENS[0], min(2000, arguments.pairs), "first")()
     for tokens in BATCH_TOKENS:
+        ours(tokens, min(2000, arguments.pairs), f"{tokens} first")()
         seconds = timed(ours(tokens, arguments.pairs, str(tokens)), clock)
         busy = kernel_seconds(ours(tokens, arguments.pairs, f"{tokens} profiled"), clock.device)
         idle = f"{max(0.0, 1 - busy / seconds):.1%}" if busy else ""

@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks.command import command, run_alone
 from benchmarks.machine import machine, memory_mib
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_page
 from benchmarks.run_steps import step
 from stillhouse.core.arrays import save_array
 from stillhouse.core.context import Context
@@ -219,17 +219,8 @@ def render(results: list[dict[str, Any]], arguments: argparse.Namespace) -> list
     lines += [machine("sentence-transformers", "datasets", "faiss-cpu", "numpy", "torch"), ""]
     asked = sum(len(corpus.queries_of(split)) for split in ("train", "dev"))
     threads = os.environ.get("OMP_NUM_THREADS", "all")
-    about = (
-        f"MedQuAD, {len(corpus.passages)} passages, {asked} train and dev queries, {arguments.depth} negatives each, "
-        f"all-MiniLM-L6-v2, with vectors ready on both sides; OMP_NUM_THREADS: {threads}. *Seconds* cover mining and "
-        f"writing, the median of {arguments.rounds}. *Memory* is the process's peak and, after the slash, how much "
-        "mining raised it. *Relative* margin: a negative scores at most 95 % of the lowest positive's score, and the "
-        f"search is {2 * arguments.depth} deep. *Queries* is the share of queries that get negatives: the other "
-        "library leaves out a query with fewer than requested; here its row is padded. *Same* is the share of our "
-        "negatives for those queries that the other library also finds. It knows only texts, so equal questions are "
-        "one query and equal passages one passage."
-    )
-    lines += [about, ""]
+    given = {"passages": len(corpus.passages), "asked": asked, "threads": threads, "search": 2 * arguments.depth}
+    lines += [*from_template("mining", arguments=arguments, **given), ""]
     lines += ["| margin | | seconds | processor s | times as long | memory, MiB | written, MiB | queries | same |"]
     lines += ["|---|---|---|---|---|---|---|---|---|"]
     for result in results:

@@ -25,6 +25,7 @@ from benchmarks.command import HERE, command
 from benchmarks.machine import machine
 from benchmarks.page import section, write_page
 from stillhouse.cli import main as stillhouse
+from stillhouse.evaluation.significance import SIGNIFICANT
 
 SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD"}
 STARTS = {"wiki": "the encoder trained here on wiki-intro", "minilm": "all-MiniLM-L6-v2"}
@@ -130,11 +131,33 @@ def page(folder: Path) -> list[str]:
     lines += ["", "## The start", "", *start_table(folder / "start")]
     for start in STARTS:
         for name in SETS:
-            found = folder / f"{start}-{name}" / "comparison.md"
+            found = folder / f"{start}-{name}" / "comparison.json"
             if found.is_file():
-                lines += section(found, f"{SETS[name]}, from {STARTS[start]}")
+                lines += ["", f"## {SETS[name]}, from {STARTS[start]}", "", *comparison_table(found)]
     speed = folder / "speed.md"
     return lines + (section(speed, "How fast each objective trains") if speed.is_file() else [])
+
+
+def comparison_table(path: Path) -> list[str]:
+    """The figures of a comparison with one seed, and how to read them."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    measures = content["measures"]
+    rows = [["variant", *measures, f"Δ {measures[0]}", "held-out loss"], ["---", *["---:"] * (len(measures) + 2)]]
+    for system, means in content["references"].items():
+        rows.append([f"*{system}*", *(f"{means[measure]:.3f}" for measure in measures), "–", "–"])
+    for variant in content["variants"].values():
+        if not variant["test"]:
+            rows.append([variant["label"], *["failed"] * len(measures), "–", "–"])
+            continue
+        against, loss = variant["test"][measures[0]]["against_baseline"], variant["heldout_loss"]
+        star = "*" if against and against["randomisation_p_holm"] < SIGNIFICANT else ""
+        rows.append([variant["label"], *(f"{variant['test'][measure]['mean']:.3f}" for measure in measures)])
+        rows[-1] += [f"{against['difference']:+.3f}{star}" if against else "–", "–" if loss is None else f"{loss:.3f}"]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    queries, baseline = content["test_queries"], content["baseline"]
+    lines += ["", f"- {queries} test queries; one seed, so the figures do not show how far another would move them."]
+    lines += [f"- Δ is the difference to `{baseline}`, tested over queries by random sign flips; * holds after Holm's"]
+    return [*lines, f"  correction (p < {SIGNIFICANT})."]
 
 
 def start_table(folder: Path) -> list[str]:

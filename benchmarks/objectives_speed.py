@@ -30,7 +30,7 @@ from transformers import BertConfig, BertForMaskedLM, ElectraConfig, ElectraForM
 from benchmarks.clock import Clock, matrix_peak
 from benchmarks.command import command
 from benchmarks.machine import machine
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_page
 from benchmarks.random_passages import SENTENCE, SPECIALS, VOCABULARY, random_passages
 from stillhouse.core.context import Context
 from stillhouse.models.acceleration.batches import Ahead
@@ -64,6 +64,8 @@ class Size:
 
 
 SMALL, TABLE_4 = Size(6, 384, 16, 128), Size(12, 768, 64, 512)
+LARGE, TINY = Size(12, 768, 256, 144), Size(2, 192, 4, 24)
+"""Those of the parts of `gpu`."""
 
 
 @dataclass
@@ -283,27 +285,9 @@ def page(
     shown = " ".join(["python -m benchmarks objectives speed", *arguments])
     yield from ["# How fast each objective trains", "", f"Command: `{shown}`.", ""]
     yield f"{machine('numpy', 'torch', 'transformers')} Precision: {precision}."
-    yield from [
-        "",
-        f"The encoder has {size.layers} layers × {size.width} and a vocabulary of {VOCABULARY:,}. A step has",
-        f"{size.batch} passages of up to {size.length} tokens. Figures are medians of {args.rounds} rounds, with",
-        f"{args.steps - 1} counted steps in each.",
-        "",
-        "- *to mlm*: the change in speed compared with `mlm`, ± half the interquartile range over the rounds.",
-        "- *arithmetic*: the operations of a step's matrix products, forward and backward, including those of a",
-        "  generator, as a multiple of those of `mlm`; *allowed*: the change in speed that follows from it;",
-        "  *reached*: the measured speed as a share of the allowed one.",
-        "- *of the peak*: the arithmetic of a step over its whole time, including data and optimiser, as a share of",
-        f"  the rate that a product of two large matrices reaches here in that precision, {peak / 1e9:,.0f} · 10⁹",
-        "  operations a second.",
-        "- *BoW*: the change in speed in BoW Table 4. That table uses BERT-base; the next column shows what its",
-        "  arithmetic allows.",
-        "- *data*, *generator*, *optimiser*: the shares of a step's time for waiting for the batch and its masks, for",
-        "  a generator's forward pass and sampling, and for clipping and AdamW, which use no matrix products.",
-        f"- `{PAIRS}`: passages are pairs, each a passage and a sentence of up to {SENTENCE} tokens; there is no",
-        "  language-model head.",
-        "",
-    ]
+    given = {"size": size, "vocabulary": VOCABULARY, "rounds": args.rounds, "steps": args.steps - 1}
+    text = from_template("objectives_speed", **given, peak=peak / 1e9, pairs=PAIRS, sentence=SENTENCE)
+    yield from ["", *text, ""]
     allowed = f"allowed at {TABLE_4.layers} × {TABLE_4.width}, {TABLE_4.length} tokens"
     columns = (
         "objective, passages/s, to mlm, arithmetic, allowed, reached, of the peak, data, generator, optimiser, BoW"

@@ -6,10 +6,12 @@ A page has the figures that a benchmark measured and then the notes that a perso
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import HERE
 from benchmarks.filled_markdown import filled
 from stillhouse.core.artifacts import write_whole
 
@@ -20,6 +22,22 @@ def write_page(page: Path, lines: Sequence[str]) -> None:
     written = ["", notes.read_text(encoding="utf-8").strip()] if notes.is_file() else []
     page.write_text(filled("\n".join([*lines, *written]).rstrip() + "\n"), encoding="utf-8")
     print(f"wrote {page}")
+
+
+def write_as_measured(page: Path, lines: Iterable[str]) -> None:
+    """Writes what is measured, line by line; after an error, those before it."""
+    made: list[str] = []
+    try:
+        made.extend(lines)
+    finally:
+        if made:
+            write_page(page, made)
+
+
+def from_template(name: str, **values: object) -> list[str]:
+    """The lines of `name.template.md` with these values in its places, each paragraph as one line."""
+    text = (HERE / f"{name}.template.md").read_text(encoding="utf-8").format(**values)
+    return re.sub(r"(?<!\n)\n(?=[^\s|#`-])", " ", text.strip()).splitlines()
 
 
 def section(page: Path, title: str) -> list[str]:

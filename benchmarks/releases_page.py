@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.page import from_template
 from benchmarks.quality_cells import BEIR
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
@@ -21,23 +22,11 @@ def page_lines(found: Found) -> list[str]:
     lines = ["# New queries, old index", ""]
     command = f"python -m benchmarks releases --folder build/releases --releases {first['releases']}"
     lines += [f"Command: `{command}`. {first['machine']}", ""]
-    lines += [about(first)]
+    lines += from_template("releases", **first, measure=MEASURE)
     for corpus, title in BEIR.items():
         if corpus in found and FIRST in found[corpus]["releases"]:
             lines += ["", *part(title, found[corpus])]
     return lines
-
-
-def about(shape: Mapping[str, Any]) -> str:
-    return (
-        f"{shape['releases']} releases were requested, each with {shape['slice']} new train questions; about "
-        f"{shape['passages']:,} passages, cut at {shape['length']} tokens; {MEASURE} on {shape['test']} "
-        "test questions in per cent. Release 1 is trained from the start, and its index is the oldest. Every later "
-        "release is trained from the one before it, on all labels so far. *Old* searches the oldest index with the "
-        "release's queries; *new* searches an index that the release encoded itself. `fine_tune` on the oldest index "
-        "is the naive swap. Seconds are processor time on one thread; those of training include its measurements on "
-        "dev."
-    )
 
 
 def part(title: str, of_corpus: Mapping[str, Any]) -> list[str]:

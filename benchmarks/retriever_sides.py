@@ -26,6 +26,7 @@ from benchmarks.training_sides import (
 from benchmarks.waiting import of_retriever
 from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.encoder import BiEncoder
+from stillhouse.training.low_rank import SCALE, low_rank
 from stillhouse.training.retriever_training import RetrieverLoss
 from stillhouse.training.settings import RetrieverConfig
 
@@ -55,7 +56,9 @@ def lengthened(texts: Sequence[str], encoder: BiEncoder, lengths: Lengths) -> np
     return np.array(long, dtype=object)
 
 
-def ours(setting: Setting, examples: Examples, lengths: Lengths, padding_setting: str = "auto") -> Side:
+def ours(
+    setting: Setting, examples: Examples, lengths: Lengths, padding_setting: str = "auto", lora_rank: int = 0
+) -> Side:
     encoder = BiEncoder.load(setting.model)
     sampler = examples.sampler()
     texts = TextFile([list(lengthened(examples.texts(), encoder, lengths))], setting.folder)
@@ -71,7 +74,7 @@ def ours(setting: Setting, examples: Examples, lengths: Lengths, padding_setting
             batch = examples.batches[turn * setting.steps + number]
             return loss.training(loss.draw(batch, np.zeros_like(batch)))
 
-        with counted(encoder, padding, 1):
+        with low_rank(encoder, lora_rank), counted(encoder, padding, 1):
             seconds, waited = timed_training(encoder, losses, of_retriever(), config, setting)
         side.waiting.append(waited)
         return seconds
@@ -82,7 +85,7 @@ def ours(setting: Setting, examples: Examples, lengths: Lengths, padding_setting
     return side
 
 
-def theirs(setting: Setting, examples: Examples, lengths: Lengths) -> Side:
+def theirs(setting: Setting, examples: Examples, lengths: Lengths, lora_rank: int = 0) -> Side:
     from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
@@ -94,6 +97,10 @@ def theirs(setting: Setting, examples: Examples, lengths: Lengths) -> Side:
     quiet_peer()
     clock = setting.clock
     encoder, own = SentenceTransformer(str(setting.model), device=str(clock.device)), BiEncoder.load(setting.model)
+    if lora_rank:
+        from peft import LoraConfig
+
+        encoder.add_adapter(LoraConfig(r=lora_rank, lora_alpha=SCALE * lora_rank, target_modules="all-linear"))
     texts = lengthened(examples.texts(), own, lengths)
     sampler = examples.sampler()
     queries = lengthened(list(sampler.texts), own, lengths)

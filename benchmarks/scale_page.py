@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.machine import machine
+from benchmarks.page import from_template
 
 PACKAGES = ("numpy", "pandas", "pyarrow", "faiss-cpu", "torch")
 BASE = 300
@@ -36,13 +37,7 @@ def render(results: Sequence[Row], settings: Row) -> list[str]:
         "",
         f"{machine(*PACKAGES)}{note}",
         "",
-        "Passages have 56 random words on average, with repeats that `ingest` and `validate` must count correctly.",
-        f"Vectors of width {settings['width']} lie in clusters, in {settings['shards']} shards. Tokens come from a",
-        "trigram model of `wiki-intro`, at most 46 a passage. Every line is a process of its own (for shards, the sum",
-        "of their times and the highest memory). *Peak* includes the pages of mapped files, which the system reclaims",
-        "when it needs them. *Own* is memory that only the process can free, sampled 20 times a second. *Written* is",
-        "everything written to disk, *kept* is the result. *Core s* is processor time; other work lengthens it less",
-        "than wall time.",
+        *from_template("scale", width=settings["width"], shards=settings["shards"]),
         "",
         "| task | passages | seconds | core s | passages/core s | peak MiB | own MiB | written MiB | kept MiB | load |",
         "|---|---|---|---|---|---|---|---|---|---|",

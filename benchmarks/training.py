@@ -25,7 +25,7 @@ import torch
 from benchmarks.clock import Clock
 from benchmarks.command import command
 from benchmarks.machine import machine
-from benchmarks.page import write_page
+from benchmarks.page import from_template, write_page
 from benchmarks.retriever_sides import Lengths, ours, theirs
 from benchmarks.run_steps import step
 from benchmarks.training_examples import MODEL, prepare_examples, read_examples
@@ -92,18 +92,9 @@ def page(sides: dict[Case, dict[str, Side]], arguments: argparse.Namespace) -> l
         f"--threads {arguments.threads}`"
     )
     packages = ("torch", "transformers", "sentence-transformers", "datasets", "accelerate")
-    about = (
-        f"Model `{MODEL}`. A step has {arguments.batch} queries of squad-passages, each with a positive and "
-        f"a hard negative; threads: {arguments.threads}. The seconds of a step include waiting for its batch, clipping "
-        f"and AdamW. They are the median of {arguments.rounds} rounds, with {arguments.steps - 1} counted steps in "
-        "each. *Ratio* says how many times as long a step of the other side takes: the median over the rounds, with "
-        "the lowest and highest. *Waiting* is the share of a step's time here for drawing groups, reading texts, "
-        "tokenizing and making tensors. *Padding* is its share of the tokens that each side's model computes. *Loss* "
-        "is the loss of the first batch without dropout, in fp32. To give all texts the same number of tokens, they "
-        "are repeated before they are cut."
-    )
+    about = from_template("training", model=MODEL, arguments=arguments, counted=arguments.steps - 1)
     lines = [f"# A training step, beside {PEER}", "", f"Command: {shown}.", ""]
-    lines += [machine(*packages), "", about, ""]
+    lines += [machine(*packages), "", *about, ""]
     heads = ["pooling", "lengths", "precision", f"{OURS}, s", f"{PEER}, s", "ratio", "waiting", "padding here"]
     heads += ["there", "loss here", "there"]
     lines += [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]

@@ -137,6 +137,30 @@ def run_step(
     return runs_of_steps(tmp_path)
 
 
+@pytest.fixture
+def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the last parameters of each training: on a corpus as small as these, the first ones may be the best."""
+    monkeypatch.setattr("stillhouse.training.loop.best_row", lambda rows, metric: rows[-1])
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The number of threads that torch computes with."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def work_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Paths for one work folder per test, all in one parent: `mktemp` would list all earlier folders each time.

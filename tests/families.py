@@ -33,17 +33,8 @@ from word_pieces import WORDS as OF_CORPORA
 WORDS = [*OF_CORPORA, "why", "do", "mice", "ships", "carry", "accurate", "clocks", "at", "sea"]
 WORDS += ["who", "hears", "how", "far", "it", "?", "long"]
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-SMALL = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 96,
-    "pad_token_id": 0,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
+SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SMALL |= {"max_position_embeddings": 96, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 GROUPED = {"num_key_value_heads": 2, "head_dim": 8}
 ENCODERS: dict[str, dict[str, Any]] = {
     "albert": {"embedding_size": 16},

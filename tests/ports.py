@@ -13,7 +13,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    for _ in range(300):
+    for _ in range(3000):
         with socket.socket() as found:
             if found.connect_ex(("127.0.0.1", port)) == 0:
                 return

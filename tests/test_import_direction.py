@@ -44,19 +44,8 @@ PROGRAM = "stillhouse.cli"
 """The command line. Pods run it by this name in a process of its own, as a person does."""
 SCIENCE = ("corpus", "models", "evaluation", "search", "training", "pretraining")
 PLATFORM = {"kfp", "dvc", "kubernetes", "great_expectations", "prometheus_client"}
-HEAVY = {
-    "torch",
-    "transformers",
-    "sentence_transformers",
-    "pandas",
-    "pyarrow",
-    "numpy",
-    "scipy",
-    "faiss",
-    "bm25s",
-    "matplotlib",
-    "ir_measures",
-}
+HEAVY = {"torch", "transformers", "sentence_transformers", "pandas", "pyarrow", "numpy", "scipy", "faiss", "bm25s"}
+HEAVY |= {"matplotlib", "ir_measures"}
 CHEAP = (
     "stillhouse/pipeline/steps",
     "stillhouse/pipeline",

@@ -4,12 +4,11 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stillhouse.core.context import say
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import watched
-from stillhouse.core.own_files import own_file, own_files, refuse_foreign_files
+from stillhouse.core.own_files import own_files, refuse_foreign_files
 from stillhouse.core.terminal import show, warn
 from stillhouse.experiments.comparison.plan import Plan, check_name, make_plan, plans
 from stillhouse.experiments.comparison.run import Failure, Runner
@@ -29,9 +28,6 @@ from stillhouse.pipeline.parser import Parser, flag, named_values, output_file, 
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
 from stillhouse.pipeline.small import small
 from stillhouse.pipeline.step_command import add_context_flags, environment
-
-if TYPE_CHECKING:
-    from stillhouse.experiments.comparison.table import Table
 
 EXAMPLES = """\
 A comparison pre-trains with every objective and seed, fine-tunes each encoder the same way and evaluates one system of
@@ -115,14 +111,12 @@ def run_here(
     sweep: Sweep, planned: Mapping[str, Plan], folder: Path, arguments: argparse.Namespace
 ) -> Sequence[Failure]:
     """Runs the plan of each condition, writes a page for each, and returns the failures."""
-    from stillhouse.experiments.comparison.files import OVERVIEW, overview_markdown
     from stillhouse.experiments.comparison.page import PAGE
 
     for name, plan in planned.items():
         refuse_foreign_results(plan, folder, folder / name)
-    refuse_foreign_files(folder, [OVERVIEW] if sweep.conditions else [])
     found: list[Failure] = []
-    tables: dict[str, Table] = {}
+    written: list[Path] = []
     with environment(arguments, folder):
         runner = Runner(folder, say)
         for name, plan in planned.items():
@@ -136,13 +130,11 @@ def run_here(
             from stillhouse.experiments.comparison.results import write_comparison
 
             with watched("compare", arguments.quiet), own_files(folder / name, results()) as staging:
-                tables[name] = write_comparison(plan, failures, folder, staging)
-    if not tables:
+                write_comparison(plan, failures, folder, staging)
+            written.append(folder / name / PAGE)
+    if not written:
         raise InputError(f"no run of sweep {sweep.name} finished; the lines above say why")
-    if sweep.conditions:
-        with own_file(folder / OVERVIEW) as file:
-            file.write_text(overview_markdown(sweep, tables), encoding="utf-8")
-    show(f"the comparison is in {folder}; open {', '.join(str(folder / name / PAGE) for name in tables)}")
+    show(f"the comparison is in {folder}; open {', '.join(map(str, written))}")
     return found
 
 
@@ -194,10 +186,10 @@ def chosen_sweep(arguments: argparse.Namespace) -> Sweep:
 
 def results() -> list[str]:
     """The files that the command writes besides the artifacts, as names for `own_files`."""
-    from stillhouse.experiments.comparison.files import FILES
+    from stillhouse.experiments.comparison.files import FILE
     from stillhouse.experiments.comparison.page import PAGE
 
-    return [*FILES, PAGE]
+    return [FILE, PAGE]
 
 
 def refuse_foreign_results(plan: Plan, folder: Path, target: Path) -> None:

@@ -65,7 +65,7 @@ def _absolute(text: str) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    from stillhouse.core.monitoring.watch import watch_task
+    from stillhouse.core.monitoring.watch import watch
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.run import Request, refresh
@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     )
     folder = arguments.folder.absolute()
     work = folder.with_name(f"{folder.name}.work")
-    with environment(arguments, work), watched("refresh", quiet()), watch_task("refresh", say) as task:
+    with environment(arguments, work), watched("refresh", quiet()), watch("refresh", say, task=True) as task:
         done = refresh(request, say)
         if done.outcome:
             task.report = Report(done.sentence, facts={"released": done.outcome.in_use})

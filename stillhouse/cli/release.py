@@ -73,13 +73,13 @@ def promote_action(argv: Sequence[str]) -> int:
     add_rule_flags(parser.add_argument_group("when to refuse the release"))
     add_context_flags(parser.add_argument_group("how it runs"))
     arguments = parser.parse(argv)
-    from stillhouse.core.monitoring.watch import watch_task
+    from stillhouse.core.monitoring.watch import watch
     from stillhouse.pipeline.steps.spec import Report
     from stillhouse.releases.promotion import REFUSED
     from stillhouse.releases.refresh.run import promote_whole_run
 
     with environment(arguments, arguments.folder), watched("release", quiet()):
-        with watch_task("promote", warn) as task:
+        with watch("promote", warn, task=True) as task:
             outcome = promote_whole_run(
                 arguments.folder, branch=arguments.branch, bump=arguments.bump, rules=rule_settings(arguments), log=warn
             )

@@ -15,7 +15,7 @@ the fields that it changes; all other fields keep their defaults.
 import dataclasses
 import difflib
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -90,14 +90,25 @@ def build(cls: type[C], values: Mapping[str, Any], where: str) -> C:
     `where` names the place in error messages, for instance `params.yaml: retriever_1`.
     Raises `InputError` for an unknown key, a value of the wrong type, or a value outside its choices or range.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    types = field_types(cls)
-    checked = {}
-    for key, value in values.items():
-        refuse_unknown(key, fields, f"{where}: unknown setting")
-        checked[key] = check_value(value, types[key], fields[key].metadata, f"{where}.{key}")
+    rules = {field.name: field.metadata for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return _fill(cls, values, where, lambda name, kind, value: check_value(value, kind, rules[name], f"{where}.{name}"))
+
+
+def _fill(cls: type[C], values: Mapping[str, Any], where: str, read: Callable[[str, Any, Any], Any]) -> C:
+    """A dataclass of these values; `read` checks each, and gets its field's name and type too."""
+    hints = field_types(cls)
+    for name in values:
+        refuse_unknown(name, hints, f"{where}: unknown setting")
+    made = {name: read(name, hints[name], value) for name, value in values.items()}
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        if field.name not in made and field.default is field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise InputError(f"{where} lacks {', '.join(missing)}")
     try:
-        return cls(**checked)
+        return cls(**made)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
@@ -168,23 +179,9 @@ def read_as(cls: type[C], values: Any, where: str) -> C:
 
     Raises `InputError`, which names the place, for an unknown key, a value of another type, and one that is missing.
     """
-    hints = field_types(cls)
     if not isinstance(values, Mapping):
         raise InputError(f"{where} must map settings to values, not {shown(values)}")
-    for name in values:
-        refuse_unknown(name, hints, f"{where}: unknown setting")
-    made = {name: _read_value(hints[name], value, f"{where}: {name}") for name, value in values.items()}
-    missing = [
-        field.name
-        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
-        if field.name not in made and field.default is field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise InputError(f"{where} lacks {', '.join(missing)}")
-    try:
-        return cls(**made)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+    return _fill(cls, values, where, lambda name, kind, value: _read_value(kind, value, f"{where}: {name}"))
 
 
 def _read_value(kind: Any, value: Any, where: str) -> Any:

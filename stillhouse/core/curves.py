@@ -99,10 +99,14 @@ def intervals_of(rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> dict[str, 
     return {f"{name}_start": bounds for name, bounds in first.intervals.items()} | dict(best.intervals)
 
 
-def write_curves(folder: Path, rows: list[CurveRow]) -> None:
-    """Writes `curves.csv`, in the form that `dvc plots` and the report read, and `signals.csv` if there are signals."""
-    losses = ([row.step, f"{row.train_loss:.6f}", f"{row.heldout_loss:.6f}"] for row in rows)
-    write_csv(folder / "curves.csv", ["step", "train_loss", "heldout_loss"], losses)
+def write_curves(folder: Path, rows: list[CurveRow], metric: str = HELDOUT_LOSS) -> None:
+    """Writes `curves.csv`, in the form that `dvc plots` and the report read, and `signals.csv` if there are signals.
+
+    `kept` is 1 in the row whose parameters were kept, the best by `metric`, and 0 in the others.
+    """
+    best = best_row(rows, metric) if rows else None
+    losses = ([row.step, f"{row.train_loss:.6f}", f"{row.heldout_loss:.6f}", int(row is best)] for row in rows)
+    write_csv(folder / "curves.csv", ["step", "train_loss", "heldout_loss", "kept"], losses)
     signals = [[row.step, name, f"{value:.6f}"] for row in rows for name, value in row.signals.items()]
     if signals:
         write_csv(folder / "signals.csv", ["step", "signal", "value"], signals)

@@ -103,9 +103,10 @@ def from_text(text: str, hint: Any, where: str) -> Any:
         return _read(text, kind.base, kind.shown, where)
     if text.strip()[:1] in ("[", "{"):
         try:
-            return check_type(json.loads(text), hint, where)
+            given = json.loads(text)
         except ValueError as error:
             raise InputError(f"{where} is not valid JSON: {error}") from None
+        return check_type(given, hint, where)
     parts = [part.strip() for part in text.split(",")] if text.strip() else []
     if kind.shape == "list":
         words = f"{NAMES[kind.base]}, or several separated by commas"

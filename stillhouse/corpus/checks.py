@@ -9,8 +9,7 @@ from stillhouse.corpus.digest_numbers import DigestNumbers, digests_of
 from stillhouse.corpus.schemas import SPLITS
 from stillhouse.corpus.settings import Thresholds
 from stillhouse.corpus.sources.rows import split_at
-from stillhouse.corpus.store import Corpus
-from stillhouse.corpus.titles import passage_text
+from stillhouse.corpus.store import Corpus, passage_text_blocks
 from stillhouse.corpus.words import count_words
 
 AT_LEAST = ">="
@@ -73,7 +72,7 @@ def run_checks(corpus: Corpus, thresholds: Thresholds, truncation: Truncation | 
         *_rejects(corpus, thresholds),
         _truncated(passages, words, by_tokens, thresholds),
         _repeated(passages, thresholds),
-        *_integrity(corpus, passages),
+        *_integrity(corpus),
     ]
 
 
@@ -82,13 +81,10 @@ class _PassageCounts:
 
     def __init__(self, corpus: Corpus, most_words: int) -> None:
         self.count = self.long = 0
-        self.ids, self.texts = DigestNumbers(), DigestNumbers()
-        for block in corpus.passage_blocks("passage_id", "title", "text"):
-            ids, titles, own = (block[name].tolist() for name in ("passage_id", "title", "text"))
-            texts = [passage_text(title, text, corpus.titles) for title, text in zip(titles, own)]
+        self.texts = DigestNumbers()
+        for texts in passage_text_blocks(corpus):
             self.count += len(texts)
             self.long += sum(count_words(text) > most_words for text in texts)
-            self.ids.add(digests_of(ids))
             self.texts.add(digests_of(texts))
 
 
@@ -185,15 +181,12 @@ def _repeated(passages: _PassageCounts, thresholds: Thresholds) -> Check:
     )
 
 
-def _integrity(corpus: Corpus, passages: _PassageCounts) -> list[Check]:
+def _integrity(corpus: Corpus) -> list[Check]:
     """What `ingest` guarantees across tables; a value above 0 means that something else wrote them."""
     queries, qrels = corpus.queries, corpus.qrels
     texts = queries["text"].map(normalise)
     counts = {
-        "qrels_without_passage": (
-            (passages.ids.find(digests_of(qrels["passage_id"].tolist())) < 0).sum(),
-            "qrels without a passage",
-        ),
+        "qrels_without_passage": ((corpus.passage_ids.find(qrels["passage_id"]) < 0).sum(), "qrels without a passage"),
         "qrels_without_query": ((~qrels["query_id"].isin(queries["query_id"])).sum(), "qrels without a query"),
         "texts_in_two_splits": ((queries["split"].groupby(texts).nunique() > 1).sum(), "query texts in two splits"),
     }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stillhouse.core.artifacts import digest_bytes, digest_json
 from stillhouse.corpus.digest_numbers import digests_of
 from stillhouse.corpus.fields import present
-from stillhouse.corpus.passage_ids import PIECE
+from stillhouse.corpus.passage_ids import documents_in
 from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.titles import SEPARATOR
 
@@ -145,7 +145,5 @@ def _labels(corpus: Corpus) -> str:
 def _whole_passages(corpus: Corpus) -> pd.DataFrame:
     """The qrels of a split corpus with each piece's passage: another number of pieces is no other label."""
     ids = corpus.qrels["passage_id"]
-    fields = corpus.fields_at(corpus.rows_of(ids))
-    pieces = np.array([{"begin", "end"} <= each.keys() for each in fields], dtype=np.bool_)
-    whole = ids.str.replace(PIECE, "", regex=True).where(pieces, ids)
+    whole = documents_in(({"passage_id": id} for id in ids), corpus.fields_at(corpus.rows_of(ids)))
     return corpus.qrels.assign(passage_id=whole).drop_duplicates()

@@ -175,12 +175,12 @@ class TakenPassages:
         for block in self.blocks("text"):
             yield from block.column(0).to_pylist()
 
-    def texts_of(self, rows_K: NDArray[np.integer], column: str = "text") -> list[str]:
-        """A column of some rows, in the order of `rows_K`. Reads the whole column, but keeps only these rows."""
+    def texts_of(self, rows_K: NDArray[np.integer]) -> list[str]:
+        """The texts of some rows, in the order of `rows_K`. Reads all texts, but keeps only these."""
         asked, place_K = np.unique(rows_K, return_inverse=True)
         found: list[str] = []
         begin = 0
-        for block in self.blocks(column):
+        for block in self.blocks("text"):
             first, end = np.searchsorted(asked, [begin, begin + len(block)])
             found += block.column(0).take(pa.array(asked[first:end] - begin)).to_pylist()
             begin += len(block)

@@ -156,7 +156,7 @@ class JudgedQueries:
         positives = corpus.positives if self._documents_N is None else partial(_of_documents, corpus)
         offsets, rows = positives(self.query_ids)
         self._right = AnswerSets(offsets, rows)
-        self.answers_QP = _padded(offsets, rows)
+        self.answers_QP = padded(offsets, rows)
         """The right passages of each query, int32 [Q, P], padded with -1."""
         self._never_wrong = AnswerSets(*never_negative(corpus, self.query_ids))
 
@@ -183,14 +183,14 @@ class JudgedQueries:
             judged_QK &= ~lower_QK
         return judged_QK
 
-    def reciprocal_ranks(self, rows_QK: NDArray[np.int32], cutoff: int = 10) -> NDArray[np.float64]:
-        """RR@cutoff of each query's ranking, float64 [Q], of documents if qrels name them.
+    def reciprocal_ranks(self, rows_QK: NDArray[np.int32]) -> NDArray[np.float64]:
+        """RR@10 of each query's ranking, float64 [Q], of documents if qrels name them.
 
         Passages that are neither right nor wrong are skipped.
         """
         judged_QK = self.judged_best(rows_QK, -np.arange(rows_QK.shape[1], dtype=np.float64))
         rank_QK = np.cumsum(judged_QK, axis=1)
-        hit_QK = self.right(rows_QK) & (rank_QK <= cutoff)
+        hit_QK = self.right(rows_QK) & (rank_QK <= 10)
         first_Q = np.argmax(hit_QK, axis=1)
         found_Q = hit_QK.any(axis=1)
         ranks_Q = np.take_along_axis(rank_QK, first_Q[:, None], axis=1)[:, 0]
@@ -206,7 +206,8 @@ def _of_documents(corpus: Corpus, query_ids: Sequence[str]) -> tuple[NDArray[np.
     return offsets_of(number, len(query_ids)), found["row"].to_numpy()[order]
 
 
-def _padded(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int32]:
+def padded(offsets: NDArray[np.int64], rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The rows of each query, `rows[offsets[i]:offsets[i + 1]]`, int32 [Q, P], padded with -1."""
     counts_Q = np.diff(offsets)
     place_QP = np.arange(counts_Q.max(initial=0)) < counts_Q[:, None]
     rows_QP = np.full(place_QP.shape, -1, dtype=np.int32)

@@ -42,6 +42,7 @@ def logged(name: str, digest: str) -> Callable[[GraphStep, Any, Report, Path], N
     except ImportError as error:
         raise InputError(f"{ADDRESS} is set: run `pip install 'stillhouse[mlflow]'`, or unset it") from error
     stages: dict[str, str] = {}
+    client = mlflow.MlflowClient  # it leaves a caller's own run and experiment as they are
 
     @cache  # an error is not kept, so the next step tries again
     def parent() -> str:
@@ -57,9 +58,6 @@ def logged(name: str, digest: str) -> Callable[[GraphStep, Any, Report, Path], N
         if (known := client().get_experiment_by_name(name)) is None:
             raise OSError(f"there is no experiment {name}")
         return str(known.experiment_id)
-
-    def client() -> mlflow.MlflowClient:  # it leaves a caller's own run and experiment as they are
-        return mlflow.MlflowClient()
 
     def _new(name: str, tags: dict[str, str]) -> str:
         return str(client().create_run(experiment(), tags=tags, run_name=name).info.run_id)

@@ -10,8 +10,8 @@ from typing import Any
 from stillhouse.core.config import build, nearest, read_recipe, refuse_unknown_sections
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.options import SAMPLE
-from stillhouse.pipeline.graph import GRAPH, STAGES, graph_of, known_steps
-from stillhouse.pipeline.steps.places import location_fields
+from stillhouse.pipeline.graph import GRAPH, STAGES, known_steps
+from stillhouse.pipeline.steps.places import IN_REPOSITORY, location_fields
 
 Recipe = Mapping[str, Any]
 """The settings of each section, and under `graph` the name of the graph."""
@@ -68,23 +68,20 @@ def copied(recipe: Recipe) -> dict[str, Any]:
     return {name: values if name == GRAPH else dict(values) for name, values in recipe.items()}
 
 
-def sections(recipe: Recipe) -> list[str]:
-    """The sections that the stages of a recipe's run read."""
-    return list(dict.fromkeys(step.section for step in graph_of(recipe)))
-
-
 def moved(recipe: Recipe, start: Path, target: Path) -> dict[str, Any]:
     """The recipe with its relative locations changed from folder `start` to folder `target`.
 
-    A location that is not an existing path, such as the name of a model on a hub, stays unchanged.
+    A location that is not an existing path, such as the name of a model on a hub, stays unchanged. So does a path in a
+    DVC repository.
     """
     result = copied(recipe)
     steps = known_steps(recipe)
     for name in result.keys() & steps.keys():
         values = result[name]
+        elsewhere = {*IN_REPOSITORY} - {"repo"} if values.get("repo") else ()
         for key in location_fields(steps[name].spec):
             value = values.get(key)
-            written = isinstance(value, str) and value not in ("", SAMPLE)
+            written = isinstance(value, str) and value not in ("", SAMPLE) and key not in elsewhere
             if written and not Path(value).is_absolute() and (start / value).exists():
                 values[key] = Path(os.path.relpath((start / value).resolve(), target.resolve())).as_posix()
     return result

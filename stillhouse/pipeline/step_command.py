@@ -22,7 +22,7 @@ from stillhouse.pipeline.key_names import keys_in_errors
 from stillhouse.pipeline.parser import Parser, flag, output_file, output_folder
 from stillhouse.pipeline.steps.execute import execute, write_report
 from stillhouse.pipeline.steps.registry import steps
-from stillhouse.pipeline.steps.spec import NAME, Step
+from stillhouse.pipeline.steps.spec import NAME, Step, flag_of
 
 DEVICES = ("auto", "cpu", "cuda")
 COMMON_FLAGS = ("params", "report", "work", "device", "engine", "quiet", "help")
@@ -75,11 +75,6 @@ def given_inputs(step: Step, arguments: argparse.Namespace) -> dict[str, Path]:
                 raise InputError(f"{port.flag} {name} is given twice; give each folder its own name")
             found[f"{port.name}/{name}"] = Path(folder)
     return found
-
-
-def flag_of(name: str) -> str:
-    """The flag of a setting."""
-    return "--" + name.replace("_", "-")
 
 
 def step_parser(step: Step) -> Parser:

@@ -55,6 +55,7 @@ WRITTEN = 4
 """Generating one token takes about as long as reading this many."""
 SECONDS_MEASURED = 0.2
 """CPU-seconds for each measurement of the CPU's speed."""
+DEVICES = Path("/dev")
 PASSAGES_READ = 300
 """The passages that the mean length is computed from."""
 
@@ -164,7 +165,7 @@ def predicted_seconds(step: str, config: Any, scale: Scale) -> float:
 
 def on_processor() -> bool:
     """Whether steps run on the CPU, because that was requested or there is no NVIDIA GPU."""
-    return device() == "cpu" or not Path("/dev/nvidia0").exists()
+    return device() == "cpu" or not any(DEVICES.glob("nvidia[0-9]*"))  # a container may have another than the first
 
 
 @cache

@@ -15,9 +15,9 @@ from stillhouse.core.monitoring.activity import doing
 from stillhouse.core.own_files import make_folder
 from stillhouse.corpus.sources.options import SAMPLE
 from stillhouse.pipeline.dvc_file import render
-from stillhouse.pipeline.graph import ARTIFACTS
+from stillhouse.pipeline.graph import ARTIFACTS, graph_of
 from stillhouse.pipeline.recipe_settings import with_sections
-from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, moved, sections
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, moved
 
 PARAMS = "params.yaml"
 OWN_FILES = (PARAMS, "dvc.yaml", "dvc.lock", ".dvc")
@@ -58,7 +58,7 @@ def make_workspace(
     configs(settings, str(path))
     changes = {
         name: {key: value for key, value in settings[name].items() if original.get(name, {}).get(key) != value}
-        for name in sections(settings)
+        for name in dict.fromkeys(step.section for step in graph_of(settings))
         if name in settings
     }
 

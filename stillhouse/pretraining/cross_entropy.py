@@ -33,14 +33,14 @@ def passage_weights(wanted_BL: Tensor) -> Tensor:
 
 
 def token_cross_entropy(
-    states_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor, chunk: int = 0
+    states_NE: Tensor, weight_VE: Tensor, bias_V: Tensor, targets_N: Tensor, weights_N: Tensor
 ) -> Tensor:
     """sum_n weights_n * -log softmax(states_n W^T + b)[target_n], a scalar.
 
-    Only `chunk` rows of logits exist at a time (0: `rows_at_once`). The forward pass computes the gradients chunk by
+    Only `rows_at_once` rows of logits exist at a time. The forward pass computes the gradients chunk by
     chunk, so no logits are kept or computed twice. Products use autocast's precision, softmax at least float32.
     """
-    chunk = chunk or rows_at_once(states_NE.device, len(weight_VE))
+    chunk = rows_at_once(states_NE.device, len(weight_VE))
     loss: Tensor = _TokenCrossEntropy.apply(states_NE, weight_VE, bias_V, targets_N, weights_N, chunk)
     return loss
 

@@ -174,13 +174,8 @@ class VectorIndex:
         K is `depth`, or the number of passages if that is smaller. The inner products of an approximate index are
         approximate, except with `hnsw`. It may find fewer than K passages; rows are then padded with -1. With `gpu`, a
         flat index is searched by `gpu_search` and any other by faiss, which breaks ties at the last rank by its own
-        rule. Raises `InputError` for vectors of another width.
+        rule.
         """
-        if queries_QD.shape[1] != self.width:
-            raise InputError(
-                f"the queries' vectors have {queries_QD.shape[1]} dimensions, but the index has {self.width}: "
-                "it was made by another model; run `stillhouse index` with this one"
-            )
         depth = min(depth, len(self))
         if not len(queries_QD) or not depth:
             return np.empty((len(queries_QD), depth), np.int32), np.empty((len(queries_QD), depth), np.float32)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from stillhouse.search.searcher import best, check_width, open_index, refuse_not
 from stillhouse.search.vector_index import cut
 from stillhouse.serving.passages import Passages
 from stillhouse.serving.stores.searcher import StoreSearcher
-from stillhouse.serving.stores.store import Row, Store
+from stillhouse.serving.stores.store import Store
 
 NAME_LENGTH = 12
 """Hexadecimal digits of a release's name: the first ones of its identity."""
@@ -228,28 +228,25 @@ class StoreRelease(Release):
 
     def rank(self, texts: Sequence[str], vectors_QD: NDArray[np.float32], asked: Sequence[Ranked]) -> list[Found]:
         self.searcher.follow()
-        found = []
-        for vector_D, how in zip(vectors_QD, asked):
-            seen: list[tuple[Row, float]] = []
+        return [self._found(vector_D, how) for vector_D, how in zip(vectors_QD, asked)]
 
-            def ranked(
-                depth: int, _: Any = None, vector_D: NDArray[np.float32] = vector_D, seen: list[Any] = seen
-            ) -> Ranking:
-                seen[:] = self.searcher.nearest(vector_D, depth)
-                scores = np.array([[score for _, score in seen]], dtype=np.float32)
-                return np.arange(len(seen), dtype=np.int32)[None], scores
+    def _found(self, vector_D: NDArray[np.float32], how: Ranked) -> Found:
+        seen: list[tuple[Any, float]] = []  # whole rows, where `Found` has the numbers of rows
 
-            def documents_of(places: list[int], seen: list[Any] = seen) -> list[str]:
-                return self.passages.documents_of([seen[place][0] for place in places])
+        def ranked(depth: int, _: Any = None) -> Ranking:
+            seen[:] = self.searcher.nearest(vector_D, depth)
+            scores = np.array([[score for _, score in seen]], dtype=np.float32)
+            return np.arange(len(seen), dtype=np.int32)[None], scores
 
-            if self.by_document(how):
-                places_1T, scores_1T = best_of_documents(ranked, documents_of, 1, how.top, sys.maxsize)
-            else:
-                places_1T, scores_1T = ranked(how.top)
-            kept = [place for place in places_1T[0] if place >= 0]
-            rows = [seen[place][0] for place in kept]
-            found.append(Found(cast("list[int]", rows), scores_1T[0, : len(kept)].tolist()))
-        return found
+        def documents_of(places: list[int]) -> list[str]:
+            return self.passages.documents_of([seen[place][0] for place in places])
+
+        if self.by_document(how):
+            places_1T, scores_1T = best_of_documents(ranked, documents_of, 1, how.top, sys.maxsize)
+        else:
+            places_1T, scores_1T = ranked(how.top)
+        kept = [place for place in places_1T[0] if place >= 0]
+        return Found([seen[place][0] for place in kept], scores_1T[0, : len(kept)].tolist())
 
     def about(self) -> dict[str, Any]:
         """The content of `/info` about it."""

@@ -47,7 +47,6 @@ class ReleasedSource:
         self._folder = folder.absolute()
         self._listed = ""
         self._release: Release | None = None
-        self._used: list[Path] = []
         self._over = threading.Event()
         self._child: subprocess.Popen[str] | None = None
         with ExitStack() as held:
@@ -159,10 +158,13 @@ class ReleasedSource:
 
     def _drop_old(self, place: Path) -> None:
         """Removes the least recently used folders; the files of an open one stay readable."""
-        self._used = [*(one for one in self._used if one != place), place][-KEPT:]
-        for path in self._folder.iterdir():
-            if FETCHED.fullmatch(path.name) and path not in self._used and path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
+        place.touch()  # so that a service started later knows it too
+        found = (path for path in self._folder.iterdir() if path.is_dir() and not path.is_symlink())
+        fetched = [path for path in found if FETCHED.fullmatch(path.name)]
+        whole = [path for path in fetched if path.suffix != ".partial"]
+        whole.sort(key=lambda path: (path == place, path.stat().st_mtime_ns))
+        for path in {*fetched} - {*whole[-KEPT:]}:
+            shutil.rmtree(path)
 
 
 def _plain(value: Any) -> Any:

@@ -28,6 +28,7 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.corpus.table_file import TextFile
 from stillhouse.evaluation.measures import measure_named, per_query_of_rows
 from stillhouse.evaluation.rankings import order_by_score
+from stillhouse.evaluation.relevance import padded
 from stillhouse.models.acceleration.device import on_device
 from stillhouse.models.acceleration.processes import add_up, own_parts
 from stillhouse.models.encoder import BiEncoder, length_batches
@@ -80,11 +81,7 @@ class DevCandidates:
         Raises `InputError` for negatives that are right answers or not passages of the corpus.
         """
         ids = sampler.query_ids[queries_Q]
-        counts_Q = np.diff(sampler.offsets)[queries_Q]
-        place_P = np.arange(counts_Q.max()) < counts_Q[:, None]
-        positives_QP = np.full(place_P.shape, -1, dtype=np.int32)
-        starts_Q1 = sampler.offsets[queries_Q][:, None]
-        positives_QP[place_P] = sampler.positives[(starts_Q1 + np.arange(counts_Q.max()))[place_P]]
+        positives_QP = padded(*sampler.corpus.positives(ids))
         rows_QK = np.concatenate([positives_QP, sampler.best_negatives(queries_Q, depth)], axis=1)
         return cls(ids, sampler.texts[queries_Q], rows_QK, qrels_of_rows(sampler.corpus, ids))
 

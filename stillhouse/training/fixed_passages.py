@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.relevance import never_negative
 from stillhouse.models.pooling import normalized
@@ -114,11 +113,6 @@ class FixedPassages:
 
 def cut_to_index(queries_BD: Tensor, width: int, normalize: bool) -> Tensor:
     """Cut query vectors to an index's width, like `vector_index.cut` but with gradients."""
-    if width > queries_BD.shape[1]:
-        raise InputError(
-            f"the index has vectors of width {width}, but the model's have width {queries_BD.shape[1]}: another model "
-            "made it; run `stillhouse index` with the model that this training starts from"
-        )
     if width == queries_BD.shape[1]:
         return queries_BD
     return normalized(queries_BD[:, :width]) if normalize else queries_BD[:, :width]

@@ -144,12 +144,14 @@ def _dpr(path: Path) -> Listed:
     for number, element in enumerate(read_elements(path)):
         try:
             contexts = element["hard_negative_ctxs"]
-            names = [next(context[name] for name in CONTEXT_ID if name in context) for context in contexts]
-        except (KeyError, StopIteration, TypeError):
+            names = [_name(next(context[name] for name in CONTEXT_ID if name in context)) for context in contexts]
+        except (KeyError, StopIteration, TypeError, ValueError) as error:
+            reason = f": {error}" if isinstance(error, ValueError) else ""
             raise InputError(
-                f"{path}: question {number + 1:,} has no `hard_negative_ctxs` with `passage_id`; give a biencoder file"
+                f"{path}: question {number + 1:,} has no `hard_negative_ctxs` with `passage_id`{reason}; give a "
+                "biencoder file"
             ) from None
-        yield query_id(path, number), [_name(name).removeprefix(PREFIX) for name in names]
+        yield query_id(path, number), [name.removeprefix(PREFIX) for name in names]
 
 
 def _name(value: Any) -> str:

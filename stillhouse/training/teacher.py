@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,12 +94,12 @@ def unmeasured(kind: str) -> FusedTeacher:
     return FusedTeacher(kind, {kind: 1.0}, {}, RETRIEVER, 0)
 
 
-def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
+def choose_teacher(pairs: Pairs) -> FusedTeacher:
     """Fit weights on judged pairs and choose the best teacher: one kind of score, or the fusion of several.
 
     A teacher of one kind is scaled by its own weight, which calibrates its softmax too. Ties go to the first of
-    `pairs.kinds`, then to fewer kinds. The student cannot teach itself. Raises `ValueError` if no query has both a
-    positive and a negative.
+    `pairs.kinds`, then to fewer kinds. The student, the retriever, cannot teach itself. Raises `ValueError` if no query
+    has both a positive and a negative.
     """
     candidates = {
         _name([pairs.kinds[column] for column in columns], len(pairs.kinds)): list(columns)
@@ -116,9 +117,9 @@ def choose_teacher(pairs: Pairs, student: str = RETRIEVER) -> FusedTeacher:
         by_F = found_F if len(columns) > 1 else np.ones(1)
         fused_QK = scores_QKF[:, :, columns].astype(np.float64) @ by_F
         ranks[name] = float(_reciprocal_ranks(fused_QK, candidate_QK, positive_QK).mean())
-    teachers = [name for name in candidates if name != student] or [student]
+    teachers = [name for name in candidates if name != RETRIEVER] or [RETRIEVER]
     chosen = max(teachers, key=lambda name: (any(weights[name].values()), ranks[name]))
-    return FusedTeacher(chosen, weights[chosen], ranks, student, len(scores_QKF))
+    return FusedTeacher(chosen, weights[chosen], ranks, RETRIEVER, len(scores_QKF))
 
 
 def _name(kinds: Sequence[str], known: int) -> str:
@@ -186,22 +187,18 @@ def write_choice(folder: Path, found: FusedTeacher) -> None:
 
 
 def pass_on_choice(folder: Path, curves: Path, used: str) -> None:
-    """Write `teacher.json` next to a training's curves: `choice.json` and what the training did with the teacher.
-
-    Nothing is written for a teacher of an earlier version, which has no `choice.json`.
-    """
-    if (folder / CHOICE).is_file():
-        write_json(curves / TEACHER, json.loads((folder / CHOICE).read_text(encoding="utf-8")) | {"used": used})
+    """Write `teacher.json` next to a training's curves: `choice.json` and what the training did with the teacher."""
+    write_json(curves / TEACHER, _read_choice(folder) | {"used": used})
 
 
 def is_ahead(folder: Path) -> bool:
     """Whether a teacher ranked the dev candidates better than its student (`FusedTeacher.ahead`)."""
-    try:
-        return bool(json.loads((folder / CHOICE).read_text(encoding="utf-8"))["ahead"])
-    except (OSError, ValueError, KeyError):
-        raise InputError(
-            f"{folder} has no {CHOICE}: an earlier version made it; run `stillhouse score-pairs` again"
-        ) from None
+    return bool(_read_choice(folder)["ahead"])
+
+
+def _read_choice(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / CHOICE).read_text(encoding="utf-8"))
+    return content
 
 
 class TeacherScores:

@@ -20,6 +20,8 @@ from stillhouse.core.errors import ValidationFailed
 from stillhouse.pipeline.steps import registry
 from stillhouse.pipeline.steps.spec import Report
 
+pytestmark = pytest.mark.usefixtures("here")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MineConfig:
@@ -52,12 +54,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
         return seen
 
     return install
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def artifact(path: Path, step: str) -> Path:

@@ -23,10 +23,10 @@ from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import SIMLM_STEPS, GraphStep
 from stillhouse.pipeline.graph_steps import Stage, stages_of
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
-from stillhouse.pipeline.step_command import COMMON_FLAGS, command_of, flag_of, given_inputs, step_parser
+from stillhouse.pipeline.step_command import COMMON_FLAGS, command_of, given_inputs, step_parser
 from stillhouse.pipeline.steps.places import location_fields
 from stillhouse.pipeline.steps.registry import steps
-from stillhouse.pipeline.steps.spec import Step
+from stillhouse.pipeline.steps.spec import Step, flag_of
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = "simlm"

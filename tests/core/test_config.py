@@ -74,6 +74,14 @@ def test_ill_typed_flags_are_refused(text: str, kind: type) -> None:
         from_text(text, kind, "--depth")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"), [('["ict", 3]', r"^--x\[1\] must be text, not 3$"), ('["ict", ', "^--x is not valid JSON: ")]
+)
+def test_json_is_called_invalid_only_if_it_is(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        from_text(text, tuple[str, ...], "--x")
+
+
 def test_a_manifest_records_no_location() -> None:
     assert recorded(Settings()) == {"depth": 200, "rate": 0.5, "free": 0.5, "pooling": "cls", "cased": False}
 

@@ -8,7 +8,7 @@ import pytest
 from sources_to_damage import AS_GIVEN
 
 from stillhouse.corpus.answers import compile_answer
-from stillhouse.corpus.checks import Check, _integrity, _PassageCounts
+from stillhouse.corpus.checks import Check, _integrity
 from stillhouse.corpus.cleaning import clean
 from stillhouse.corpus.ingestion import ingest_source
 from stillhouse.corpus.sources.rows import Answer, Passage, Qrel, Query, Row, Source, whole
@@ -45,7 +45,7 @@ def test_answers_are_written_split_by_split_without_repeats(tmp_path: Path) -> N
     assert facts["answers"] == {"train": 2, "dev": 0, "test": 2}
     assert list(corpus.queries_of("test")["query_id"]) == ["test", "only"]
     assert facts["rejected"] == {} and list(corpus.unjudged["query_id"]) == ["none"] and facts["unjudged"] == 1
-    assert all(map(Check.passed.fget, _integrity(corpus, _PassageCounts(corpus, 0))))  # type: ignore[attr-defined]
+    assert all(map(Check.passed.fget, _integrity(corpus)))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

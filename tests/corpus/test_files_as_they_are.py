@@ -6,10 +6,9 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pytest
+from sources_to_damage import lines, parquet
 
 from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.sources.detect import open_source
@@ -22,16 +21,6 @@ def table(header: list[str], delimiter: str = ",") -> bytes:
     file = io.StringIO()
     csv.writer(file, delimiter=delimiter).writerows([header, *ASKED.items()])
     return file.getvalue().encode()
-
-
-def parquet(columns: dict[str, Any]) -> bytes:
-    file = io.BytesIO()
-    pd.DataFrame(columns).to_parquet(file)
-    return file.getvalue()
-
-
-def lines(rows: list[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 SQUAD = [{"question": q, "context": a, "answers": {"text": [a[:5]], "answer_start": [0]}} for q, a in ASKED.items()]
@@ -48,7 +37,7 @@ GRADED = TRIPLE | {
 LABELLED = {
     "capitals.csv": table(["Question", "Answer"]),
     "bars.csv": table(["question", "answer"], "|"),
-    "squad-of-datasets.jsonl": lines(SQUAD),
+    "squad-of-datasets.jsonl": lines(*SQUAD),
     "squad-of-datasets.parquet": parquet({name: [row[name] for row in SQUAD] for name in SQUAD[0]}),
     "llama-index.json": json.dumps(TRIPLE, indent=2).encode(),
     "graded.json": json.dumps(GRADED).encode(),
@@ -56,7 +45,7 @@ LABELLED = {
 PASSAGES = {
     "texts.json": json.dumps(TEXTS).encode(),
     "objects.json": json.dumps([{"body": text} for text in TEXTS]).encode(),
-    "langchain.jsonl": lines([{"page_content": text, "metadata": {}} for text in TEXTS]),
+    "langchain.jsonl": lines(*[{"page_content": text, "metadata": {}} for text in TEXTS]),
     "without-ids.parquet": parquet({"Text": TEXTS}),
     "one-document.md": "\n\n".join(["# It", *TEXTS]).encode(),
     "one-document.rst": "\n\n".join(["It\n==", ".. note::", *TEXTS]).encode(),

@@ -14,38 +14,9 @@ from sources_to_damage import SOURCES, check_source, write_files
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.sources.detect import open_source
 
-TOKENS = [
-    b"",
-    b"\n",
-    b"\r",
-    b"\t",
-    b'"',
-    b'""',
-    b"'",
-    b",",
-    b"[",
-    b"]",
-    b"{",
-    b"}",
-    b"\\",
-    b"\xff",
-    b"\x00",
-    b"\xc3\xa9",
-]
-TOKENS += [
-    b"<",
-    b">",
-    b"&#55555;",
-    b"#",
-    b" #\n",
-    b"```\n",
-    b"](",
-    b"- - -\n",
-    b"\xe2\x80\xa8",
-    b"\xef\xbb\xbf",
-    b"1.0",
-    b"-1",
-]
+TOKENS = [b"", b"\n", b"\r", b"\t", b'"', b'""', b"'", b",", b"[", b"]", b"{", b"}", b"\\", b"\xff", b"\x00"]
+TOKENS += [b"\xc3\xa9", b"<", b">", b"&#55555;", b"#", b" #\n", b"```\n", b"](", b"- - -\n", b"\xe2\x80\xa8"]
+TOKENS += [b"\xef\xbb\xbf", b"1.0", b"-1"]
 damages = st.lists(
     st.tuples(
         st.floats(0, 1, exclude_max=True),  # position, as a share of the length
@@ -92,25 +63,8 @@ def test_a_truncated_gzip_file_is_refused(name: str, cut: int) -> None:
                 list(open_source(folder, name).rows())
 
 
-REPEATED = [
-    b" ",
-    b"\n",
-    b"\t",
-    b'"',
-    b",",
-    b"[",
-    b"{",
-    b'{"a":',
-    b"<b>",
-    b"<div>",
-    b"</p>",
-    b"<!--",
-    b"#",
-    b"- ",
-    b"![",
-    b"[a](",
-]
-REPEATED += [b"|", b"> ", b"[^a]: ", b"---\n", b"*a **b ", b"<a '", b"title: [", b";\n"]
+REPEATED = [b" ", b"\n", b"\t", b'"', b",", b"[", b"{", b'{"a":', b"<b>", b"<div>", b"</p>", b"<!--", b"#", b"- "]
+REPEATED += [b"![", b"[a](", b"|", b"> ", b"[^a]: ", b"---\n", b"*a **b ", b"<a '", b"title: [", b";\n"]
 REPEATED += [b'\t"a\n', b'""\n', b"0", b"\\", b"\xff", b"```\n", b"&#97;", b"<a href=b>", b"\r", b"\xe2\x80\xa8"]
 
 

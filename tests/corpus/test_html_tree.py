@@ -150,3 +150,10 @@ def test_the_encoding_comes_from_the_byte_order_mark_or_the_declaration(name: st
     assert [row.text for row in corpus.passages.values()] == [*said, "other"]
     assert [row[:2] for row in corpus.rejected] == [("passage", "a")] * bool(reason)
     assert all(row.reason.startswith(reason) for row in corpus.rejected)
+
+
+@pytest.mark.parametrize("marked", ["<main>{}</main>", "<article>{}</article>", "<div role=main>{}</div>"])
+def test_what_follows_the_marked_part_of_a_page_is_not_read(marked: str, write: Write, read: Read) -> None:
+    page = f"<body>Menu {marked.format('<p>Bats hunt.</p> At night.')}\u00a9 2024 Example Corp</body>"
+    corpus = read(write({"a.html": page}))
+    assert [row.text for row in corpus.passages.values()] == ["Bats hunt.", "At night."]

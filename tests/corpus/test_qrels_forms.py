@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from beir_source import write_beir
 
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.first_look import look_at
@@ -21,11 +22,9 @@ NAMES = ("query-id", "corpus-id", "score")
 
 def source(folder: Path, **qrels: str | bytes) -> Path:
     """A BEIR folder whose qrels are files with these contents; `__` in a name stands for a dot."""
-    (folder / "qrels").mkdir(parents=True)
-    lines = [json.dumps({"_id": id, "text": text}) for id, text in PASSAGES.items()]
-    (folder / "corpus.jsonl").write_text("\n".join(lines))
-    queries = [json.dumps({"_id": f"q{n}", "text": f"which river is {n}"}) for n in range(3)]
-    (folder / "queries.jsonl").write_text("\n".join(queries))
+    queries = [f"which river is {n}" for n in range(3)]
+    write_beir(folder, [{"_id": id, "text": text} for id, text in PASSAGES.items()], queries)
+    (folder / "qrels").mkdir()
     for name, content in qrels.items():
         data = content.encode() if isinstance(content, str) else content
         (folder / "qrels" / name.replace("__", ".")).write_bytes(data)

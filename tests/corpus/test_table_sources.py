@@ -354,3 +354,26 @@ def test_queries_that_a_corpus_made_are_left_out_when_it_is_read_back(write: Wri
         "qrel: its query is made of its corpus": count,
     }
     assert list(Corpus.open(second).queries["query_id"]) == ["q2"] and facts["rejected"] == {}
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_column_origin_of_ones_own_costs_no_labels(form: str, write: Write, read: Read) -> None:
+    rows = [["q1", "how do bats hunt", "support"], ["q2", "what is tea", 3.5], ["q3", "made", "ict"]]
+    table = json.dumps([dict(zip(("id", "text", "origin"), row)) for row in rows])
+    if form == "csv":
+        table = "id,text,origin\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
+    qrels = "query_id,passage_id\nq1,p1\nq2,2\nq3,2\n"
+    corpus = read(write({"passages.csv": PASSAGES, f"queries.{form}": table, "qrels.train.csv": qrels}))
+    assert corpus.split_of == {"q1": "train", "q2": "train"} and len(list(corpus.qrels)) == 2
+    assert corpus.rejected == []
+
+
+def test_tables_of_other_things_beside_documents_refuse_nothing(write: Write, read: Read) -> None:
+    folder = write({"bats.md": "Bats hunt.\n", "links.csv": "name,url\nx,y\n", "links.json": "[]"})
+    assert open_source(str(folder)).format == "article-tree"
+    assert [row.text for row in read(folder).passages.values()] == ["Bats hunt."]
+
+
+def test_a_folder_of_tables_of_other_things_has_no_known_format(write: Write) -> None:
+    with pytest.raises(InputError, match="has no known format"):
+        open_source(str(write({"links.csv": "name,url\nx,y\n", "links.parquet": ""})))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,18 +32,21 @@ def test_any_rows_give_their_texts_in_the_same_shape(
 
 def test_many_texts_are_read_without_being_held(tmp_path: Path) -> None:
     blocks, size = 64, 1024
-    before = anonymous_bytes()
-    texts = TextFile(([f"{block} {i} " + "x" * 2000 for i in range(size)] for block in range(blocks)), tmp_path)
-    found = texts[np.arange(0, blocks * size, 4096)]
+    tracemalloc.start()
+    try:
+        before = held_bytes()
+        texts = TextFile(([f"{block} {i} " + "x" * 2000 for i in range(size)] for block in range(blocks)), tmp_path)
+        found = texts[np.arange(0, blocks * size, 4096)]
+        held = held_bytes() - before
+    finally:
+        tracemalloc.stop()
     assert [text[:8].split()[0] for text in found] == [str(4 * k) for k in range(blocks // 4)]
-    # The file holds 125 MiB of text.
-    assert anonymous_bytes() - before < 40 * 2**20
+    assert held < 40 * 2**20, "the file holds 125 MiB of text"
 
 
-def anonymous_bytes() -> int:
-    """Return the memory of this process in bytes, without mapped files."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+def held_bytes() -> int:
+    """Return what Python and Arrow have allocated, in bytes, without mapped files."""
+    return tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes()
 
 
 def test_passages_are_read_as_the_corpus_joins_them(small_corpus: Path, tmp_path: Path) -> None:

@@ -23,7 +23,10 @@ sys.path.extend(
 )
 from kubeflow_server import Api, serve
 from released_repositories import released
+from served_commands import Served
 from serving_releases import two_releases
+from small_workspaces import make_small
+from terminal import Terminal
 
 __all__ = ["released", "two_releases"]
 
@@ -43,3 +46,16 @@ def kubeflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Api]:
         monkeypatch.setenv(ENDPOINT, api.host)
         api.states = [{"state": "RUNNING"}, {"state": "SUCCEEDED"}]
         yield api
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal in an empty folder. The workspaces that are made in it become small."""
+    return Terminal(tmp_path, monkeypatch, after=make_small)
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    made = Served(monkeypatch)
+    yield made
+    made.end()

@@ -49,11 +49,6 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
     return found
 
 
-@pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(tmp_path, monkeypatch)
-
-
 def compared(folder: str) -> set[str]:
     """Return the variants of a comparison, all of which must have been measured."""
     variants = json.loads(Path(folder, "comparison.json").read_text())["variants"]

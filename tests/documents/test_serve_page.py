@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ REPLACED = {
     "http://retriever.stillhouse.example.com": "http://localhost:8000",
 }
 PAGE = "docs/serve.md"
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    made = Served(monkeypatch)
-    yield made
-    made.end()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
 from documented_commands import section
 from release_repositories import Source
 from reportlab.pdfgen.canvas import Canvas
@@ -16,11 +15,6 @@ from terminal import Terminal
 from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.recipes import load_recipe
 from stillhouse.pretraining.objectives import NAMES
-
-
-@pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(tmp_path, monkeypatch)
 
 
 def test_help_explains_settings_and_objectives(terminal: Terminal) -> None:
@@ -37,6 +31,7 @@ def test_help_explains_settings_and_objectives(terminal: Terminal) -> None:
 def test_a_workspace_starts_from_a_bare_language_model(terminal: Terminal, tiny_model: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path / "path/to/corpus")
     shutil.copytree(tiny_model, tmp_path / "path/to/model")
+    terminal.after = lambda words: None  # the workspace stays as it is made
     [said] = terminal.type_all(section("docs/train.md", "The model to start from")).values()
     assert "pre-training first: path/to/model is a bare language model" in said
     recipe = load_recipe(Path("my-corpus/params.yaml"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from kubeflow_server import DIGEST, Api
 from released_repositories import Repository
 from repositories import call
 from served_commands import Served
-from small_workspaces import asking, make_small, write_articles, write_corpus
+from small_workspaces import asking, write_articles, write_corpus
 from terminal import Terminal
 
 import stillhouse
@@ -26,11 +25,6 @@ from stillhouse.kubeflow.pipelines import submit
 from stillhouse.releases.tags import read_history
 
 UP_TO_THE_CORPUS = {"stillhouse run": "stillhouse run --until ingest"}
-
-
-@pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(tmp_path, monkeypatch, after=make_small)
 
 
 def test_the_first_page_has_the_commands_of_the_readme() -> None:
@@ -100,13 +94,6 @@ def test_a_release_follows_its_corpus(terminal: Terminal, tmp_path: Path) -> Non
     terminal.type_all(section("docs/tutorials/refresh.md", "If a release is bad"))
     history = read_history(Git.of(Path()))
     assert len(history.releases) == 2 and history.champion and history.champion.name == "v1.0.0"
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    made = Served(monkeypatch)
-    yield made
-    made.end()
 
 
 def test_a_service_answers_and_follows_releases(

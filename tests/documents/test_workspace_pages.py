@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 from documented_commands import blocks, section
-from small_workspaces import make_small, write_articles, write_corpus
+from small_workspaces import write_articles, write_corpus
 from terminal import Terminal
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.corpus.store import Corpus
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(tmp_path, monkeypatch, after=make_small)
 
 
 def test_a_workspace_with_questions(terminal: Terminal, tmp_path: Path) -> None:

@@ -17,23 +17,8 @@ from stillhouse.evaluation import answer_matching
 from stillhouse.evaluation.answer_matching import AnswerMatcher, Texts
 
 FLAGS = regex.IGNORECASE + regex.UNICODE + regex.MULTILINE
-WORDS = [
-    "Paris",
-    "paris",
-    "U.S.",
-    "l’été",
-    "été",
-    "e\u0301te\u0301",
-    "ΟΔΟΣ",
-    "Σ'Α",
-    "İzmir",
-    "ﬁn",
-    "ß",
-    "1,000",
-    "½",
-    "日本",
-    "नमस्ते",
-]
+WORDS = ["Paris", "paris", "U.S.", "l’été", "été", "e\u0301te\u0301", "ΟΔΟΣ", "Σ'Α", "İzmir", "ﬁn", "ß", "1,000", "½"]
+WORDS += ["日本", "नमस्ते"]
 characters = st.one_of(
     st.sampled_from("abAB01 .,-_'\t\n\x1c\u0301\u00e9\u00a0\u200b\u3000²"), st.characters(exclude_categories=["Cs"])
 )

@@ -7,15 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stillhouse.core.curves import CurveRow, best_row, write_curves
+from stillhouse.core.curves import CurveRow, write_curves
 from stillhouse.core.errors import InputError
-from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, read_curves
+from stillhouse.evaluation.report.curves import interval_plot, loss_plot, read_curves
 
 CURVES = pd.DataFrame({"step": [0, 5, 10, 15], "train_loss": [3.0, 2, 1, 0.5], "heldout_loss": [3.0, 1.5, 1.5, 1.8]})
+CURVES["kept"] = [False, False, True, False]
 
 
 def test_curves_are_read_back(tmp_path: Path) -> None:
-    CURVES.to_csv(tmp_path / "curves.csv", index=False)
+    CURVES.astype({"kept": int}).to_csv(tmp_path / "curves.csv", index=False)
     assert read_curves(tmp_path).equals(CURVES)
 
 
@@ -27,21 +28,30 @@ def test_an_invalid_curves_file_is_refused(tmp_path: Path, content: str | None) 
         read_curves(tmp_path)
 
 
-RANKED = CURVES.assign(**{"dev_RR@10": [0.5, 0.7, 0.7, 0.6]})
+RANKED = CURVES.assign(**{"kept": [False, True, False, False], "dev_RR@10": [0.5, 0.7, 0.7, 0.6]})
 
 
 def test_the_dev_ranking_that_chose_the_checkpoint_is_shown(tmp_path: Path) -> None:
-    """Other signals, such as those of pre-training, choose no checkpoint here and are not shown."""
-    rows = [CurveRow(*row[:3], {"dev_RR@10": row[3], "ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)]
-    write_curves(tmp_path, rows)
+    """Other signals, such as those of pre-training, are not shown."""
+    rows = [CurveRow(*row[:3], {"dev_RR@10": row[4], "ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)]
+    write_curves(tmp_path, rows, "dev_RR@10")
     read = read_curves(tmp_path)
-    assert read.equals(RANKED) and kept_row(read) == 1, "of equal rankings the first"
-    assert RANKED.iloc[kept_row(read)]["step"] == best_row(rows, "dev_RR@10").step
+    assert read.equals(RANKED), "of equal rankings the first"
     root = ElementTree.fromstring(loss_plot(read, "retriever 1"))
     texts = {"".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")}
     assert {"step", "loss", "RR@10 on dev"} <= texts
     write_curves(tmp_path, [CurveRow(*row[:3], {"ict_RR@10": 0.1}) for row in RANKED.itertuples(index=False)])
     assert read_curves(tmp_path).equals(CURVES)
+
+
+def test_the_ring_is_at_the_step_that_another_signal_chose(tmp_path: Path) -> None:
+    """As with `--metric-for-best-model ict_RR@10` in a pre-training."""
+    rows = [CurveRow(*row[:3], {"ict_RR@10": 0.5 - row[0] / 100}) for row in CURVES.itertuples(index=False)]
+    write_curves(tmp_path, rows, "ict_RR@10")
+    read = read_curves(tmp_path)
+    assert read["kept"].tolist() == [True, False, False, False]
+    by_loss = read.assign(kept=CURVES["kept"])
+    assert loss_plot(read, "pretraining") != loss_plot(by_loss, "pretraining")
 
 
 def test_plots_are_labelled_svg_of_the_same_bytes_each_time() -> None:

@@ -37,7 +37,7 @@ def curves_with_teacher(folder: Path, used: str, student_first: bool = False) ->
     with whole_folder(folder / "teacher") as teacher:
         write_choice(teacher, choose_teacher(chosen_pairs(RETRIEVER_SCORES, bm25)))
     with whole_folder(folder / "curves") as curves:
-        (curves / "curves.csv").write_text("step,train_loss,heldout_loss\n")
+        (curves / "curves.csv").write_text("step,train_loss,heldout_loss,kept\n")
         pass_on_choice(folder / "teacher", curves, used)
         write_manifest(curves, "train-retriever", {}, {}, {})
     return folder / "curves"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,14 @@ import pytest
 
 from stillhouse.core.errors import InputError
 from stillhouse.evaluation.samples import Samples
-from stillhouse.experiments.comparison.files import as_json, as_markdown, write_files
+from stillhouse.experiments.comparison.files import as_json
 from stillhouse.experiments.comparison.outcomes import Outcome
+from stillhouse.experiments.comparison.page import render
 from stillhouse.experiments.comparison.sweep import Sweep, make_sweep
-from stillhouse.experiments.comparison.table import Table, make_table, same_measure
+from stillhouse.experiments.comparison.table import Table, make_table
 
 QUERIES = [f"q{i}" for i in range(9)]
 MEASURES = ["RR@10", "R@100"]
-BAD = "[a | b](http://x) `c` <img> *d*"
 SWEEP = make_sweep(
     "trial",
     {
@@ -120,9 +120,8 @@ def test_failed_runs_are_reported_and_the_others_count() -> None:
     ]
     made = table(everything)
     assert made.row("bow").figures == {} and [row.variant.name for row in made.done] == ["none", "mlm"]
-    assert "failed with seed 2: the loss" not in as_markdown(made) and "`bow` failed with seed 2: why" in as_markdown(
-        made
-    )
+    variants = as_json(made)["variants"]
+    assert variants["mlm"]["failures"] == {} and variants["bow"]["failures"] == {"1": "why", "2": "why", "3": "why"}
     with pytest.raises(InputError, match="finished"):
         table([Outcome(variant="bow", seed=1, failure="why")])
 
@@ -138,39 +137,27 @@ def test_other_queries_are_refused() -> None:
         table(changed)
 
 
-@pytest.mark.parametrize(
-    ("published", "ours"),
-    [("MRR@10", "RR@10"), ("R@100", "R@100"), ("1 % R@100", "R@100"), ("nDCG@10", ""), ("DL19 r@100", "R@100")],
-)
-def test_measures_of_papers_are_known_by_our_names(published: str, ours: str) -> None:
-    assert same_measure(published, MEASURES) == ours
-
-
-def test_every_file_has_the_same_figures(tmp_path: Path) -> None:
+def test_the_file_has_the_figures_of_the_table() -> None:
     made = table(outcomes())
-    write_files(made, tmp_path)
-    content = json.loads((tmp_path / "comparison.json").read_text())
-    assert content == as_json(made) and content["seeds"] == [1, 2, 3]
-    figure = content["variants"]["mlm"]["test"]["RR@10"]
-    markdown = (tmp_path / "comparison.md").read_text()
-    rows = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert len({line.count("|") for line in rows}) == 1 and len(rows) == 2 + 1 + 3
-    assert f"{figure['mean']:.3f} ± {figure['deviation']:.3f}" in markdown and "36.7" in markdown
-
-
-def test_labels_and_errors_are_escaped() -> None:
-    """A label may contain a table border, and a failure may contain the text of any error."""
-    content = {
-        "title": "A # trial",
-        "variants": [{"name": "none", "pretraining": False}, {"name": "bow", "label": BAD}],
+    content = as_json(made)
+    assert json.loads(json.dumps(content)) == content and content["seeds"] == [1, 2, 3]
+    figure, row = content["variants"]["mlm"]["test"]["RR@10"], made.row("mlm").figures["RR@10"]
+    assert (figure["mean"], figure["deviation"]) == (row.mean, row.deviation)
+    assert figure["against_baseline"] == vars(row.against) and content["references"] == {
+        "bm25": made.references["bm25"]
     }
-    sweep = make_sweep("trial", content | {"seeds": [1]}, "trial")
-    found = outcomes(sweep)
-    found[-1] = Outcome(variant="bow", seed=1, failure=f"no loss:\n{BAD}")
-    text = as_markdown(make_table(sweep, found, {}, Samples(200, 200, 3)))
-    escaped = r"\[a \| b\](http\://x) \`c\` &lt;img&gt; \*d\*"
-    [row] = [line for line in text.splitlines() if line.startswith(f"| {escaped} |")]
-    [head] = [line for line in text.splitlines() if line.startswith("| variant |")]
-    assert row.replace(r"\|", "").count("|") == head.count("|")
-    assert f"- `bow` failed with seed 1: no loss: {escaped}\n" in text
-    assert text.startswith("# A \\# trial\n")
+    assert content["variants"]["mlm"]["published"] == {"MRR@10": 36.7}
+
+
+def test_a_measure_that_a_split_lacks_is_left_out_of_it() -> None:
+    """Only test has answers, so dev has no Answer@20 and chooses by nothing; without any value it is no measure."""
+    found = outcomes()
+    lacking = [replace(o, dev=o.dev.assign(**{"RR@10": np.nan})) for o in found]
+    made = table(lacking)
+    assert made.row("mlm").dev.keys() == {"R@100"} and made.row("mlm").figures.keys() == set(MEASURES)
+    assert made.best.variant.name == "bow", "the best on test"
+    assert "NaN" not in json.dumps(as_json(made))
+    page = render(made, lacking)
+    assert "No dev queries are judged for RR@10" in page and "nan" not in page.split("</style>")[1]
+    made = table([replace(o, test=o.test.assign(**{"R@100": np.nan})) for o in found])
+    assert made.measures == ("RR@10",) and "NaN" not in json.dumps(as_json(made))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stillhouse.core.errors import InputError
 from stillhouse.experiments.comparison.sweep import make_sweep, read_sweep
@@ -148,72 +150,11 @@ def test_bad_flags_are_refused(case: str) -> None:
         call()
 
 
-PAPERS = {
-    "simlm-table5": {"start": 42.3, "simlm": 42.9},
-    "simlm-table7": {
-        "simlm": 38.0,
-        "enc_dec_mlm": 37.7,
-        "condenser": 36.9,
-        "mlm": 36.7,
-        "autoencoder": 32.8,
-        "none": 33.7,
-    },
-    "simlm-table8": {"15-15": 37.6, "15-30": 37.5, "30-30": 37.9, "30-50": 38.0, "40-60": 38.0, "30-100": 36.6},
-    "simlm-table10": {"none": 33.7, "target": 38.0, "other": 36.3},
-    "simlm-table12": {"frozen": 38.0, "joint": 38.0, "joint-random": 37.8},
-    "simlm-table1": {"bert": 33.7, "roberta": 33.1, "electra": 31.9},
-    "bow-table1": {"none": 36.05, "mlm": 37.33, "auto_regression": 37.06, "enhanced_decoding": 38.12},
-    "bow-table3": {"bm25": 18.7, "condenser": 36.6, "simlm": 39.1, "retromae": 39.3, "bow": 40.1},
-    "bow-table6": {"none": 37.93, "bow-15": 44.33, "bow-30": 43.74, "bow-45": 43.75, "mlm": 42.43},
-    "cdmae-table4": {"without": 38.4, "with": 38.8},
-    "cdmae-table5": {"target": 37.9, "general-target": 38.8},
-}
+FIGURES = yaml.safe_load(Path(__file__).with_name("papers_figures.yaml").read_text(encoding="utf-8"))
+PAPERS: dict[str, dict[str, float]] = FIGURES["rows"]
 """The first published figure of each row, read off the papers' tables."""
-
-COLUMNS: dict[str, dict[tuple[str, str], dict[str, float]]] = {
-    "bow-table2": {
-        ("nq", "R@100"): {"none": 88.78, "mlm": 89.67, "auto_encoding": 90.00, "enhanced_decoding": 90.30},
-        ("triviaqa", "R@20"): {"none": 82.21, "auto_regression": 84.63},
-        ("nq", "MLM loss"): {"none": 2.9498, "mlm": 1.7682},
-    },
-    "bow-table3-qa": {
-        ("nq", "R@20"): {"bm25": 59.1, "condenser": 83.2, "simlm": 84.3, "retromae": 84.4, "bow": 84.6},
-        ("triviaqa", "R@5"): {"condenser": 74.3, "simlm": 78.1, "retromae": 78.9, "bow": 79.4},
-    },
-    "bow-table5": {
-        ("bm25", "MRR@10"): {"none": 33.7, "mlm": 37.2, "enhanced_decoding": 37.0, "bow": 38.4},
-        ("mined", "MRR@10"): {"none": 36.1, "mlm": 39.2, "auto_encoding": 39.3, "bow": 40.1},
-        ("mined", "R@1k"): {"none": 96.9, "auto_regression": 98.9, "enhanced_decoding": 98.6, "bow": 98.9},
-    },
-    "bow-table5-qa": {
-        ("nq-bm25", "R@5"): {"none": 68.2, "mlm": 71.4, "bow": 72.3},
-        ("nq-mined", "R@100"): {"none": 88.8, "auto_regression": 90.1, "bow": 90.4},
-        ("triviaqa-bm25", "R@20"): {"none": 80.2, "auto_encoding": 83.2, "bow": 83.9},
-        ("triviaqa-mined", "R@100"): {"none": 86.8, "enhanced_decoding": 88.1, "bow": 88.0},
-    },
-    "cdmae-table2": {
-        ("bm25", "MRR@10"): {"retromae": 37.7, "simlm": 38.0, "cdmae": 38.8},
-        ("mined", "MRR@10"): {"retromae": 39.3, "simlm": 39.1, "cdmae": 40.2},
-        ("distilled", "R@1k"): {"retromae": 98.8, "simlm": 98.7, "cdmae": 98.9},
-    },
-    "chang-table3": {
-        ("1-99", "R@1"): {"bm25": 41.86, "bow_mlp-none": 0.14, "bow_mlp": 22.55, "none": 0.02, "mlm": 0.18},
-        ("5-95", "R@50"): {"bm25": 74.17, "bow_mlp": 75.28, "ict+bfs+wlp": 90.49},
-        ("80-20", "R@100"): {"bm25": 77.49, "none": 61.53, "mlm": 80.33, "ict+bfs+wlp": 97.49},
-    },
-    "chang-table4": {
-        ("1-99", "R@100"): {"bm25": 27.97, "bow_mlp-none": 2.66, "bow_mlp": 61.30, "ict+bfs+wlp": 82.84},
-        ("5-95", "R@10"): {"bm25": 15.47, "none": 1.40, "mlm": 4.89},
-        ("80-20", "R@1"): {"bm25": 4.93, "bow_mlp-none": 9.78, "none": 7.49, "ict+bfs+wlp": 30.27},
-    },
-    "chang-table5": {
-        ("1-99", "R@100"): {"ict-4": 77.13, "none": 0.72, "ict+bfs+wlp-512": 82.84},
-        ("5-95", "R@100"): {"bfs-4": 78.34, "mlm": 12.21, "ict+bfs+wlp": 87.08},
-        ("10-90", "R@100"): {"wlp-4": 72.51, "none": 6.94, "ict+bfs+wlp-256": 89.54},
-        ("80-20", "R@100"): {"ict-4": 91.88, "none": 38.94, "mlm": 71.12, "ict+bfs+wlp": 94.37},
-    },
-}
-"""Some columns of the papers' tables with conditions."""
+COLUMNS: dict[str, dict[str, dict[str, dict[str, float]]]] = FIGURES["columns"]
+"""Some columns of the papers' tables with conditions: sweep → condition → measure → the figure of each variant."""
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -228,7 +169,8 @@ def test_shipped_sweeps_carry_the_papers_figures(name: str) -> None:
 def test_shipped_sweeps_with_conditions_carry_the_papers_columns(name: str) -> None:
     made = read_sweep(shipped_sweeps()[name])
     assert made.source.lower().startswith(name.partition("-")[0]) and made.published_on and made.recipe
-    for (condition, measure), figures in COLUMNS[name].items():
-        column = {variant.name: variant.published.get(measure) for variant in made.under(condition).variants}
-        assert {variant: column[variant] for variant in figures} == figures
-    assert {condition.name for condition in made.conditions} >= {condition for condition, _ in COLUMNS[name]}
+    for condition, columns in COLUMNS[name].items():
+        for measure, figures in columns.items():
+            column = {variant.name: variant.published.get(measure) for variant in made.under(condition).variants}
+            assert {variant: column[variant] for variant in figures} == figures
+    assert {condition.name for condition in made.conditions} >= COLUMNS[name].keys()

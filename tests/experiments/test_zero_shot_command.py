@@ -199,23 +199,11 @@ def test_bad_input_is_refused_before_any_work(
 
 def test_a_query_that_is_a_passage_does_not_find_itself(tmp_path: Path) -> None:
     """As in ArguAna, a query is a passage and asks for another one. `p2` shares a query's id only by accident."""
-    folder = tmp_path / "same"
-    (folder / "qrels").mkdir(parents=True)
-    passages = {
-        "p0": ("Red", "bird  sings"),
-        "p1": ("", "red bird answers"),
-        "p2": ("", "green fish swims"),
-        "p3": ("", "green"),
-    }
-    (folder / "corpus.jsonl").write_text(
-        "".join(json.dumps({"_id": id, "title": title, "text": text}) + "\n" for id, (title, text) in passages.items())
-    )
+    passages = [{"_id": "p0", "title": "Red", "text": "bird  sings"}, {"_id": "p1", "text": "red bird answers"}]
+    passages += [{"_id": "p2", "text": "green fish swims"}, {"_id": "p3", "text": "green"}]
     queries = {"p0": "red bird sings", "p2": "green fish", "p3": "GREEN"}
-    (folder / "queries.jsonl").write_text(
-        "".join(json.dumps({"_id": id, "text": text}) + "\n" for id, text in queries.items())
-    )
-    qrels = ["p0\tp1\t1", "p2\tp2\t1", "p3\tp3\t1"]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(qrels) + "\n")
+    judged = [("p0", "p1"), ("p2", "p2"), ("p3", "p3")]
+    folder = write_beir(tmp_path / "same", passages, queries, test=judged)
     assert run(folder, "--measures", "RR@1", "--depth", 1, "--folder", tmp_path / "out", "--quiet") == 0
     values = pd.read_parquet(tmp_path / "out" / "per_query.parquet").set_index("query_id")["RR@1"]
     # p0 is left out of its own ranking, so the next passage takes its place at depth 1. p2 has another text, and

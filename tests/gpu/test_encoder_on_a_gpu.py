@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig
-from word_pieces import SPECIAL
+from word_pieces import SPECIAL, WORDS
 
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
@@ -36,9 +36,8 @@ POOLINGS = pytest.mark.parametrize("pooling", ["cls", "mean"])
 def texts() -> Array:
     """700 passages of 1 to 60 words."""
     rng = np.random.default_rng(0)
-    words = ["red", "green", "blue", "bird", "fish", "tree", "sings", "swims", "grows", "the", "a", "in", "of", "and"]
-    assert not set(words) & set(SPECIAL)
-    return np.array([" ".join(rng.choice(words, size=rng.integers(1, 61))) for _ in range(700)], dtype=object)
+    assert not set(WORDS) & set(SPECIAL)
+    return np.array([" ".join(rng.choice(WORDS, size=rng.integers(1, 61))) for _ in range(700)], dtype=object)
 
 
 def vectors_of(encoder: BiEncoder, texts: Array, device: str, work: Path, **config: Any) -> Array:
@@ -81,16 +80,9 @@ def retriever(folder: Path, work: Path, device: str, stop_at: int | None = None,
     corpus, negatives = Corpus.open(folder / "corpus"), Negatives.read(folder / "negatives")
     torch.manual_seed(5)
     encoder = BiEncoder.load(folder / "encoder", towers="separate")
-    settings: dict[str, Any] = {
-        "epochs": None,
-        "max_steps": 6,
-        "batch_size": 5,
-        "eval_steps": 2,
-        "learning_rate": 0.003,
-        "temperature": 0.1,
-    }
-    settings |= {"mini_batch_size": 3, "matryoshka_dims": [8, 16], "contrastive": "simlm_code", "precision": "fp32"}
-    settings |= {"negatives_per_query": 3, "negatives_depth": 6}
+    settings: dict[str, Any] = {"epochs": None, "max_steps": 6, "batch_size": 5, "eval_steps": 2}
+    settings |= {"temperature": 0.1, "matryoshka_dims": [8, 16], "contrastive": "simlm_code", "precision": "fp32"}
+    settings |= {"learning_rate": 0.003, "mini_batch_size": 3, "negatives_per_query": 3, "negatives_depth": 6}
     config = RetrieverConfig(**{**settings, "gradient_cache": True, **more})
     real, seen = RetrieverLoss.training, []
 

@@ -38,16 +38,8 @@ from stillhouse.training.loop import train
 
 STEPS, KILLED_AT = 12, 7
 TRAINED, HELD_OUT = 64, 16
-SETTINGS: dict[str, Any] = {
-    "batch_size": 16,
-    "eval_steps": 3,
-    "learning_rate": 0.003,
-    "max_length": 60,
-    "passage_length": 60,
-    "precision": "fp32",
-    "seed": 5,
-    "weight_decay": 0.01,
-}
+SETTINGS: dict[str, Any] = {"batch_size": 16, "eval_steps": 3, "learning_rate": 0.003, "weight_decay": 0.01}
+SETTINGS |= {"max_length": 60, "passage_length": 60, "precision": "fp32", "seed": 5}
 SAME, OTHER = 0.05, 0.3
 """Two ends of a training, as a share of the way from its start: at most `SAME` apart although kernels may sum in any
 order, and more than `OTHER` with other dropout. On the CPU another order of sums puts them 0.00002 apart. A generator's

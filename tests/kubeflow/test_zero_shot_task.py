@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from beir_source import write_beir
 
 from stillhouse.kubeflow.pods import zero_shot
 from stillhouse.kubeflow.pods.zero_shot import run_zero_shot, write_results
@@ -16,12 +17,8 @@ from stillhouse.kubeflow.pods.zero_shot import run_zero_shot, write_results
 def test_what_an_earlier_try_measured_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    corpus = tmp_path / "birds"
-    (corpus / "qrels").mkdir(parents=True)
     passages = [{"_id": name, "text": f"the {name} sings"} for name in ("wren", "robin", "finch")]
-    (corpus / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
-    (corpus / "queries.jsonl").write_text('{"_id": "q", "text": "wren"}\n')
-    (corpus / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\twren\t1\n")
+    corpus = write_beir(tmp_path / "birds", passages, {"q": "wren"}, test=[("q", "wren")])
     monkeypatch.setenv("STILLHOUSE_WORK", str(tmp_path / "work"))
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
     figures: dict[str, float] = {}

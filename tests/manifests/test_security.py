@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 from rendered_overlays import EVERY_OVERLAY, OVERLAYS, Resource, pod_specs, rendered
 
-ALLOWED_VOLUMES = {
-    "configMap",
-    "csi",
-    "downwardAPI",
-    "emptyDir",
-    "ephemeral",
-    "persistentVolumeClaim",
-    "projected",
-    "secret",
-}
+ALLOWED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral"}
+ALLOWED_VOLUMES |= {"persistentVolumeClaim", "projected", "secret"}
 """The volumes of the restricted level (https://kubernetes.io/docs/concepts/security/pod-security-standards/)."""
 OWN_NAMESPACE = ("gpu", "single-node", "single-node-pipelines")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_stages import well_formed
 
 from stillhouse.core.errors import InputError
 from stillhouse.pipeline.graph import GRAPHS, SIMLM_STEPS, graph_of
 from stillhouse.pipeline.graph_steps import stages_of
 from stillhouse.pipeline.recipes import SHIPPED, find_recipe, load_recipe, shipped_files
-from stillhouse.pipeline.steps.spec import Port, named
+from stillhouse.pipeline.steps.spec import named
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED_RECIPES = list(shipped_files(SHIPPED))
@@ -24,13 +25,7 @@ def test_names_are_unique_and_fit_every_surface() -> None:
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_inputs_come_from_outputs_of_earlier_steps_and_stages(graph: str) -> None:
-    earlier: dict[str, Port] = {}
-    for step in graph_of({"graph": graph}):
-        assert all(port.optional or port.keys(step.inputs) for port in step.spec.inputs)
-        for key, source in step.inputs.items():
-            assert source in earlier, f"{source} is written by no earlier step"
-            assert earlier[source].kind == step.spec.port_of(key).kind
-        earlier |= {f"{step.name}/{port.name}": port for port in step.spec.outputs}
+    well_formed(graph_of({"graph": graph}))
 
 
 @pytest.mark.parametrize("recipe", SHIPPED_RECIPES)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stillhouse.cli import main
 from stillhouse.pipeline.graph import known_steps
@@ -16,135 +17,9 @@ from stillhouse.training.batches import steps_for
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*-*.yaml") if path.stem != "language-model")
 
-PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
-    "simlm-msmarco": {
-        # Table 11
-        "pretraining": {
-            "objective": "simlm",
-            "batch_size": 2048,
-            "max_length": 144,
-            "learning_rate": 3e-4,
-            "warmup_steps": 4000,
-            "max_steps": 80_000,
-            "encoder_mlm_probability": 0.3,
-            "decoder_mlm_probability": 0.5,
-        },
-        # Table 13
-        "fetch_model": {"query_length": 32, "passage_length": 144, "pooling": "cls"},
-        "retriever_1": {
-            "learning_rate": 2e-5,
-            "warmup_steps": 1000,
-            "batch_size": 64,
-            "epochs": 3.0,
-            "temperature": 0.02,
-            "negatives_depth": 200,
-            "negatives_per_query": 15,
-            "contrastive": "simlm",
-            "similarity": "cosine",
-        },
-        "reranker": {
-            "learning_rate": 3e-5,
-            "warmup_steps": 1000,
-            "batch_size": 64,
-            "epochs": 3.0,
-            "negatives_depth": 200,
-            "max_length": 192,
-            "negatives_per_query": 63,
-        },
-        "distilled": {
-            "learning_rate": 3e-5,
-            "warmup_steps": 1000,
-            "batch_size": 64,
-            "epochs": 6.0,
-            "temperature": 0.02,
-            "alpha": 0.2,
-            "negatives_depth": 200,
-            "negatives_per_query": 23,
-        },
-        "reranked_run": {"depth": 200},
-    },
-    "simlm-nq": {  # Table 11 and Appendix B
-        "pretraining": {"max_steps": 200_000, "batch_size": 2048, "max_length": 144, "warmup_steps": 4000},
-        "fetch_model": {"query_length": 32, "passage_length": 192},
-        "retriever_2": {"max_steps": 20_000, "learning_rate": 5e-6, "batch_size": 64, "temperature": 0.02},
-        "bm25": {"without_answers": True},
-        "mine_1": {"range_max": 100, "without_answers": True},
-        "mine_2": {"range_max": 100, "without_answers": True},
-    },
-    "bow-wikipedia": {  # §4.1
-        "pretraining": {
-            "objective": "bow",
-            "epochs": 20.0,
-            "learning_rate": 3e-4,
-            "batch_size": 2048,
-            "max_length": 512,
-        }
-    },
-    "bow-msmarco": {
-        "pretraining": {"objective": "bow", "max_length": 144, "learning_rate": 3e-4, "batch_size": 2048},
-        "retriever_1": {
-            "batch_size": 64,
-            "learning_rate": 2e-5,
-            "negatives_per_query": 15,
-            "epochs": 3.0,
-            "similarity": "dot",
-        },
-        "mine_1": {"others_depth": 200},
-    },
-    "bow-nq": {
-        "retriever_1": {"learning_rate": 5e-6, "epochs": 20.0, "batch_size": 64, "negatives_per_query": 15},
-        "bm25": {"without_answers": True},
-        "mine_1": {"others_depth": 200, "without_answers": True},
-        "mine_2": {"without_answers": True},
-    },
-    "cdmae-msmarco": {  # §4.1 and Appendix A
-        "pretraining": {
-            "objective": "cdmae",
-            "encoder_mlm_probability": 0.3,
-            "decoder_mlm_probability": 0.5,
-            "learning_rate": 3e-4,
-            "batch_size": 2048,
-            "warmup_ratio": 0.1,
-            "weight_decay": 0.01,
-            "epochs": 20.0,
-            "last_step": 80_000,
-            "seed": 42,
-        },
-        "bm25": {"negatives_depth": 1000},
-        "mine_1": {"negatives_depth": 200},
-        "mine_2": {"negatives_depth": 200},
-        "retriever_1": {
-            "epochs": 3.0,
-            "learning_rate": 2e-5,
-            "batch_size": 64,
-            "negatives_per_query": 31,
-            "contrastive": "plain",
-            "similarity": "dot",
-            "temperature": 1.0,
-        },
-        "distilled": {"batch_size": 32, "negatives_per_query": 63, "alpha": 0.2},
-    },
-    "chang-wikipedia": {  # §4.1
-        "pretraining": {
-            "objective": "ict+bfs+wlp",
-            "towers": "separate",
-            "projection": 512,
-            "query_length": 64,
-            "passage_length": 288,
-            "batch_size": 8192,
-            "max_steps": 100_000,
-            "learning_rate": 1e-4,
-            "warmup_ratio": 0.1,
-            "correction": True,
-            "bucket_steps": None,  # pairs are drawn uniformly, §4.1
-            "gradient_cache": True,
-        }
-    },
-    "chang-reqa-squad": {
-        "retriever_1": {"learning_rate": 5e-5, "max_steps": 2000, "batch_size": 512, "similarity": "dot"},
-        "fetch_model": {"query_length": 64, "passage_length": 288},
-    },
-}
+PUBLISHED: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(
+    Path(__file__).with_name("published_recipes.yaml").read_text(encoding="utf-8")
+)
 
 
 def test_every_recipe_of_a_paper_is_checked_here() -> None:

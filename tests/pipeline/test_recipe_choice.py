@@ -13,11 +13,7 @@ from stillhouse.pipeline import recipe_choice
 from stillhouse.pipeline.graph import graph_of
 from stillhouse.pipeline.recipes import load_recipe
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def beir(folder: Path, words: int, splits: tuple[str, ...], passages: int = 40, train: int = 2) -> Path:

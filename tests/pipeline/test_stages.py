@@ -14,7 +14,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.pipeline.dvc_file import render
 from stillhouse.pipeline.graph import GRAPHS, SIMLM_STEPS, GraphStep, graph_of, known_steps
 from stillhouse.pipeline.graph_steps import stages_of, with_stages
-from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe, sections
+from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.step_command import read_section
 from stillhouse.pipeline.steps.spec import named
 
@@ -171,7 +171,8 @@ def test_a_recipe_file_may_have_sections_for_what_it_adds(tmp_path: Path) -> Non
     path = write(tmp_path, recipe)
     assert load_recipe(path) == recipe
     assert configs(recipe, "r")["own"].max_steps == 3
-    assert "own" in sections(recipe) and "stages" not in sections(recipe)
+    sections = {step.section for step in graph_of(recipe)}
+    assert "own" in sections and "stages" not in sections
     assert read_section(known_steps({})["distilled"].spec, path, "own") == {"max_steps": 3}
     for section, message in (("owns", "did you mean 'own'?"), ("stages", "no section 'stages'")):
         with pytest.raises(InputError, match=re.escape(message)):

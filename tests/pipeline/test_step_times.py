@@ -40,6 +40,15 @@ def test_times_computed_by_hand() -> None:
     assert predicted_seconds("teacher", object(), SCALE) == OVERHEAD
 
 
+@pytest.mark.parametrize(("name", "gpu"), [("nvidia0", True), ("nvidia12", True), ("nvidiactl", False)])
+def test_a_gpu_may_have_any_number(name: str, gpu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that was given the third GPU has no first."""
+    (tmp_path / name).touch()
+    monkeypatch.setattr(step_times, "DEVICES", tmp_path)
+    monkeypatch.setattr(step_times, "device", lambda: "auto")
+    assert step_times.on_processor() is not gpu
+
+
 SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40, "vocab_size": 50}
 QWEN = SIZES | {"num_key_value_heads": 2, "head_dim": 8}
 CONFIGS = [AutoConfig.for_model(name, **size) for name, size in {"bert": SIZES, "llama": SIZES, "qwen3": QWEN}.items()]

@@ -86,6 +86,11 @@ def test_only_relative_paths_that_exist_move(here: Path) -> None:
         assert recipe == {"ingest": {"source": source}}
 
 
+def test_a_path_in_a_repository_stays(here: Path) -> None:
+    ingest = {"repo": "articles", "source": "articles", "revision": "articles"}
+    assert moved({"ingest": ingest}, here, here / "a") == {"ingest": ingest | {"repo": "../articles"}}
+
+
 def test_the_recipe_for_a_corpus_without_labels_takes_a_source_and_labelled_test_queries() -> None:
     assert cli.main(["new", "folder", "--source", "articles", "--recipe", "unlabelled"]) == 0
     path = Path("folder/params.yaml")

@@ -15,13 +15,14 @@ from stillhouse.pretraining.cross_entropy import bag_of_words_cross_entropy, tok
 def test_token_cross_entropy(chunk: int, added: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with rows added to the vocabulary, as on a GPU."""
     monkeypatch.setattr(cross_entropy, "aligned_rows", lambda *_: added)
+    monkeypatch.setattr(cross_entropy, "rows_at_once", lambda *_: chunk)
     torch.manual_seed(0)
     states = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(11, 5, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(11, dtype=torch.float64, requires_grad=True)
     targets, weights = torch.randint(11, (7,)), torch.rand(7, dtype=torch.float64)
     plain = (functional.cross_entropy(states @ weight.T + bias, targets, reduction="none") * weights).sum()
-    loss = token_cross_entropy(states, weight, bias, targets, weights, chunk)
+    loss = token_cross_entropy(states, weight, bias, targets, weights)
     torch.testing.assert_close(loss, plain)
     for got, expected in zip(
         torch.autograd.grad(3 * loss, (states, weight, bias)), torch.autograd.grad(3 * plain, (states, weight, bias))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import transformers as hf
@@ -9,16 +11,8 @@ from torch.nn import functional
 
 from stillhouse.pretraining.heads import family_of, head_parameters, output_matrix
 
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 20,
-    "pad_token_id": 1,
-    "initializer_range": 0.3,
-}
+SIZES: dict[str, Any] = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 24, "max_position_embeddings": 20, "pad_token_id": 1, "initializer_range": 0.3}
 CONFIGS = {
     "bert": hf.BertConfig(**SIZES),
     "roberta": hf.RobertaConfig(**SIZES),

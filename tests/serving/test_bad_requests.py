@@ -33,9 +33,6 @@ BAD: dict[str, tuple[str, Any, int]] = {
     "release": ("/search", {"query": "a", "release": "none"}, 422),
     "too many": ("/search", {"queries": ["a"] * 5}, 413),
     "too long": ("/search", {"query": "a" * 101}, 413),
-    "another model": ("/v1/embeddings", {"model": "x", "input": "a"}, 404),
-    "token ids": ("/v1/embeddings", {"model": "retriever", "input": [1, 2]}, 422),
-    "input type": ("/v1/embeddings", {"model": "retriever", "input": "a", "input_type": "classification"}, 422),
     "wider": ("/v1/embeddings", {"model": "retriever", "input": "a", "dimensions": 33}, 422),
     "prompt": ("/embed", {"inputs": "a", "prompt_name": "x"}, 422),
     "not of length 1": ("/embed", {"inputs": "a", "normalize": False}, 422),
@@ -106,7 +103,7 @@ def test_a_full_queue_sends_retry_after_and_late_answers_are_dropped(
 
     def slow(self: Release, *given: Any) -> Any:
         held.set()
-        hold.wait(20)
+        hold.wait(60)
         return encode(self, *given)
 
     with running(two_releases[0], Limits(waiting=2, deadline=1.0)) as service:
@@ -118,9 +115,9 @@ def test_a_full_queue_sends_retry_after_and_late_answers_are_dropped(
 
         threads = [threading.Thread(target=ask) for _ in range(2)]
         threads[0].start()
-        assert held.wait(10)
+        assert held.wait(60)
         threads[1].start()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while service.service.batcher.waiting < 2 and time.monotonic() < until:
             time.sleep(0.01)
         refused = service.client.post("/search", json={"query": "tree"})
@@ -130,7 +127,7 @@ def test_a_full_queue_sends_retry_after_and_late_answers_are_dropped(
         assert codes == [504, 504]
         hold.set()
         monkeypatch.undo()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while service.service.batcher.waiting and time.monotonic() < until:
             time.sleep(0.01)
         assert service.search(query="tree")["answers"][0]["hits"]

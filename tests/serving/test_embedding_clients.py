@@ -93,9 +93,10 @@ def test_others_are_answered_between_the_parts_of_a_large_request(
     two_releases: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deadline applies to a part, so a large request may take longer."""
-    encode = Release.encode
+    encode, begun = Release.encode, threading.Event()
 
     def slow(release: Release, ids: Any, role: str) -> Any:
+        begun.set()
         time.sleep(0.15)
         return encode(release, ids, role)
 
@@ -106,7 +107,7 @@ def test_others_are_answered_between_the_parts_of_a_large_request(
         thread = threading.Thread(target=lambda: answers.append(service.client.post("/embed", json=body)))
         began = time.monotonic()
         thread.start()
-        time.sleep(0.2)
+        assert begun.wait(60)
         service.search(query="tree")
         assert thread.is_alive()
         thread.join()

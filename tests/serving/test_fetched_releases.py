@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -178,6 +179,27 @@ def test_old_releases_leave_the_disk(repository: Repository, tmp_path: Path, mon
         found.folders()
         assert [path.name[:6] for path in folder.iterdir()] == [version]
     found.end()
+
+
+@pytest.mark.usefixtures("fetched_here")
+def test_a_service_that_starts_again_keeps_the_latest_releases(repository: Repository, tmp_path: Path) -> None:
+    folder = tmp_path / "fetched"
+    found = source(repository, folder)
+    for version in ("v1.0.0", "v1.1.0", "v1.0.0"):
+        repository.step(version)
+        found.state()
+        found.folders()
+    found.end()
+    for number in range(3):  # of earlier days
+        old = folder / f"v0.{number}.0-{'0' * 12}"
+        old.mkdir()
+        os.utime(old, (number, number))
+    again = source(repository, folder)
+    again.state()
+    again.folders()
+    again.end()
+    names = [path.name[:6] for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)]
+    assert names == ["v0.2.0", "v1.1.0", "v1.0.0"], "in the order of their last use"
 
 
 def test_one_service_uses_a_folder_at_a_time(repository: Repository, tmp_path: Path) -> None:

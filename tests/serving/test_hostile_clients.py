@@ -56,16 +56,15 @@ def test_a_token_that_no_client_could_send_is_refused_at_start(
     assert "$STILLHOUSE_SERVE_TOKEN" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("body", [b"[" * 150_000, b'{"query":' * 20_000, b'{"filter": {"article": ' * 5000])
+DEEP = [b"[" * 150_000, b'{"query":' * 20_000, b'{"filter": {"article": ' * 5000]
+DEEP += [b'{"query": ' + b"[" * 60_000 + b"]" * 60_000 + b"}"]
+
+
+@pytest.mark.parametrize("body", DEEP)
 @pytest.mark.parametrize("path", ["/search", "/embed", "/v1/embeddings", "/v2/models/retriever/infer"])
 def test_deep_nesting_is_a_bad_request(strict: Running, path: str, body: bytes) -> None:
     answer = strict.client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422) and "Traceback" not in answer.text
-    deep = b'{"query": ' + b"[" * 60_000 + b"]" * 60_000 + b"}"
-    assert strict.client.post(path, content=deep, headers={"Content-Type": "application/json"}).status_code in (
-        400,
-        422,
-    )
 
 
 parts = [b"/", b"..", b"%2f", b"%0d%0a", b"%00", b"%ff", b"v2/models", b"?q=", b"#"]

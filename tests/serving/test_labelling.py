@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
+from beir_source import write_beir
 from shown_page import Page
 
 from stillhouse import cli
@@ -31,15 +32,12 @@ TRAP = '"><script>alert(1)</script><img src=x onerror=alert(2)> &amp; '
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    folder = tmp_path / "source"
-    folder.mkdir()
     words = ("bird", "fish", "tree", "stone", "cloud", "river")
     rows = [
         {"_id": f"p{n}", "title": f"{TRAP}{word}", "text": f"{TRAP} the {word} and the {words[n - 1]} are alike"}
         for n, word in enumerate(words)
     ]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    return write_beir(tmp_path / "source", rows)
 
 
 def ingested(source: Path, folder: Path, **settings: object) -> Corpus:
@@ -168,9 +166,7 @@ def test_a_folder_of_something_else_is_refused(browser: Browser, corpus: Corpus,
     with pytest.raises(InputError, match="was not made by `stillhouse label`"):
         Labels(tmp_path / "source", "source", corpus)
     assert browser.send(passage=browser.passage(), question="mine") == 303
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "corpus.jsonl").write_text('{"_id": "else", "text": "another corpus"}\n')
+    other = write_beir(tmp_path / "other", [{"_id": "else", "text": "another corpus"}])
     with pytest.raises(InputError, match="that other does not have"):
         Labels(tmp_path / "questions", "other", ingested(other, tmp_path / "else", queries="source"))
     kept = tmp_path / "questions" / "queries.jsonl"

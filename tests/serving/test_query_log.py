@@ -18,6 +18,7 @@ from typing import Any
 import httpx2
 import pyarrow.parquet as pq
 import pytest
+from beir_source import write_beir
 from serving_releases import BROWSER, Running, running
 from test_swapped_releases import start
 
@@ -177,21 +178,13 @@ def test_clicks_survive_a_kill_and_train_the_next_release(two_releases: list[Pat
     assert facts["queries"] == 2 and facts["rejected"] == {"a pair that too few votes are for": 4}
     again = ["queries", "export", str(log), str(out)]
     assert cli.main(again) == 2  # it overwrites nothing
-    source = tmp_path / "source"
-    source.mkdir()
     corpus = Corpus.open(two_releases[0] / "corpus")
-    lines = [
-        json.dumps({"_id": row.passage_id, "title": row.title, "text": row.text})
-        for row in corpus.passages.itertuples()
-    ]
-    (source / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    queries = [json.dumps({"_id": row.query_id, "text": row.text}) for row in corpus.queries.itertuples()]
-    (source / "queries.jsonl").write_text("\n".join(queries) + "\n")
-    (source / "qrels").mkdir()
-    for split in ("train", "dev", "test"):
-        table = corpus.qrels_of(split)
-        pairs = [f"{query}\t{passage}\t1\n" for query, passage in zip(table["query_id"], table["passage_id"])]
-        (source / "qrels" / f"{split}.tsv").write_text("".join(pairs))
+    rows = corpus.passages.itertuples()
+    passages = [{"_id": row.passage_id, "title": row.title, "text": row.text} for row in rows]
+    queries = {row.query_id: row.text for row in corpus.queries.itertuples()}
+    tables = {split: corpus.qrels_of(split) for split in ("train", "dev", "test")}
+    judged = {split: zip(table["query_id"], table["passage_id"]) for split, table in tables.items()}
+    source = write_beir(tmp_path / "source", passages, queries, **judged)
     made = tmp_path / "corpus"
     command = ["ingest", "--source", str(source), "--train-queries", str(out), "--corpus", str(made)]
     assert cli.main([*command, "--work", str(tmp_path / "work")]) == 0

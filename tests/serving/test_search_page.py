@@ -64,10 +64,10 @@ def test_a_long_question_is_marked_soon() -> None:
     """The service answers nobody in the meantime."""
     words = [f"{number:03x}" for number in range(4096)]
     query, text = " ".join(words[::2]), " ".join(words[1::2])
-    began = time.monotonic()
+    began = time.process_time()
     for _ in range(100):
         assert not any(marked for marked, _ in matches(text, query))
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_marks_are_words_that_begin_alike() -> None:

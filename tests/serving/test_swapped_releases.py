@@ -221,7 +221,7 @@ def test_sigterm_ends_the_service_after_requests_in_flight(two_releases: list[Pa
         assert not statuses
         process.send_signal(signal.SIGTERM)
         thread.join()
-        assert statuses == [200] and process.wait(30) == 0
+        assert statuses == [200] and process.wait(300) == 0
     finally:
         process.kill()
         process.communicate()
@@ -231,7 +231,7 @@ def test_ctrl_c_ends_the_service_quietly(two_releases: list[Path], tmp_path: Pat
     process, url = start(two_releases[0], tmp_path)
     assert httpx2.post(f"{url}search", json={"query": "tree"}, trust_env=False).status_code == 200
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
+    assert process.wait(300) == 0
     assert "Traceback" not in process.communicate()[1]
 
 

@@ -50,10 +50,13 @@ def test_an_interrupted_command_says_so_and_leaves_no_half_output(work: Any, tmp
     at_work = FORKS.Event()
     process = FORKS.Process(target=begin, args=(work, tmp_path, at_work))
     process.start()
-    assert at_work.wait(300) and process.pid
-    os.kill(process.pid, signal.SIGINT)
-    process.join(30)
-    assert process.exitcode == INTERRUPTED
+    try:
+        assert at_work.wait(300) and process.pid
+        os.kill(process.pid, signal.SIGINT)
+        process.join(300)
+        assert process.exitcode == INTERRUPTED
+    finally:
+        process.kill()
     said = (tmp_path / "log").read_text()
     assert said.count(INTERRUPTION) == 1 and said.endswith(f"{INTERRUPTION}\n") and "Traceback" not in said
     assert not (tmp_path / "out").exists()

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import time
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from held_folders import held
 
 from stillhouse.core.config import setting
 from stillhouse.core.context import Context, work_root
-from stillhouse.core.lock import only_process
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.old_work import DAYS
 from stillhouse.pipeline.steps.spec import Paths, Port, Report, Step
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +51,6 @@ def touch(folder: Path, days: float) -> None:
         os.utime(path, (when, when))
 
 
-def hold(folder: Path, talk: Connection) -> None:
-    with only_process(folder):
-        talk.send("held")
-        talk.recv()
-
-
 def refuse_to_lock(file: int, how: int) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -84,14 +74,10 @@ def test_old_work_of_the_same_step_is_removed_and_reported(
 
 
 def test_work_that_another_process_holds_stays(tmp_path: Path) -> None:
-    folder, (mine, its) = unfinished(f"write-{'a' * 20}"), SPAWN.Pipe()
-    process = SPAWN.Process(target=hold, args=(folder, its))
-    process.start()
-    assert mine.recv() == "held"
-    run(tmp_path)
-    assert folder.is_dir()
-    process.kill()
-    process.join()
+    folder = unfinished(f"write-{'a' * 20}")
+    with held(folder):
+        run(tmp_path)
+        assert folder.is_dir()
     run(tmp_path)
     assert not folder.exists()
 

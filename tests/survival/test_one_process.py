@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from held_folders import SPAWN, held
 
 from stillhouse.core.artifacts import read_manifest, whole_folder
 from stillhouse.core.config import build
@@ -19,14 +19,6 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 from stillhouse.pipeline.steps.spec import Report
-
-SPAWN = multiprocessing.get_context("spawn")
-
-
-def hold(folder: Path, talk: Connection) -> None:
-    with only_process(folder):
-        talk.send("held")
-        talk.recv()
 
 
 def add_one(folder: Path, counter: Path, times: int) -> None:
@@ -43,33 +35,28 @@ def add_one(folder: Path, counter: Path, times: int) -> None:
 
 @pytest.mark.parametrize("end", ["ends", "is killed"])
 def test_a_second_process_is_refused_until_the_first_one_finishes(end: str, tmp_path: Path) -> None:
-    folder, (mine, its) = tmp_path / "corpus", SPAWN.Pipe()
-    process = SPAWN.Process(target=hold, args=(folder, its))
-    process.start()
-    assert mine.recv() == "held"
-    with pytest.raises(InputError, match=r"another process is writing .*corpus; wait"), whole_folder(folder):
-        pytest.fail("two processes write one folder")
-    mine.send("enough") if end == "ends" else process.kill()
-    process.join()
-    with whole_folder(folder) as staging:
-        (staging / "file").write_text("whole")
+    folder = tmp_path / "corpus"
+    with held(folder) as (process, talk):
+        with pytest.raises(InputError, match=r"another process is writing .*corpus; wait"), whole_folder(folder):
+            pytest.fail("two processes write one folder")
+        talk.send("enough") if end == "ends" else process.kill()
+        process.join()
+        with whole_folder(folder) as staging:
+            (staging / "file").write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
 def test_the_second_process_waits_where_it_may(tmp_path: Path) -> None:
-    folder, (mine, its) = tmp_path / "work", SPAWN.Pipe()
-    process = SPAWN.Process(target=hold, args=(folder, its))
-    process.start()
-    assert mine.recv() == "held"
+    folder = tmp_path / "work"
     said: list[str] = []
+    with held(folder) as (_, talk):
 
-    def say(line: str) -> None:
-        said.append(line)
-        mine.send("enough")
+        def say(line: str) -> None:
+            said.append(line)
+            talk.send("enough")
 
-    with only_process(folder, wait=say):
-        assert len(said) == 1 and "another process is working in" in said[0]
-    process.join()
+        with only_process(folder, wait=say):
+            assert len(said) == 1 and "another process is working in" in said[0]
 
 
 def test_many_processes_never_hold_a_folder_together(tmp_path: Path) -> None:

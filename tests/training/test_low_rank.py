@@ -14,18 +14,12 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from stillhouse.core.errors import InputError
 from stillhouse.models.encoder import BiEncoder
-from stillhouse.training import loop
 from stillhouse.training.low_rank import checkpointed, low_rank
 
+pytestmark = pytest.mark.usefixtures("last_parameters")
 Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 4, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
 TUNING |= {"learning_rate": 0.01}
-
-
-@pytest.fixture(autouse=True)
-def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the last parameters of each training, because the first ones may be the best on such a small corpus."""
-    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
 
 
 @pytest.fixture(params=["bert", "qwen3"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, stop_at: int = 0) -> list[int]:
     return batches
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
 def test_a_killed_scoring_resumes_to_the_same_bytes(
     run_step: Run, small_corpus: Path, reranker: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:

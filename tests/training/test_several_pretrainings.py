@@ -28,31 +28,12 @@ from stillhouse.pipeline.steps.pretrain import STEP, Config
 from stillhouse.pipeline.steps.tokenize import STEP as TOKENIZE
 from stillhouse.training import loop
 
-SETTINGS: Mapping[str, Any] = {
-    "gradient_accumulation_steps": 3,
-    "batch_size": 8,
-    "bucket_steps": None,
-    "epochs": None,
-    "eval_steps": 1,
-    "heldout_fraction": 0.25,
-    "learning_rate": 0.003,
-    "max_length": 32,
-    "max_steps": 4,
-    "precision": "fp32",
-    "signals": False,
-}
+SETTINGS: dict[str, Any] = {"gradient_accumulation_steps": 3, "batch_size": 8, "bucket_steps": None, "epochs": None}
+SETTINGS |= {"eval_steps": 1, "heldout_fraction": 0.25, "learning_rate": 0.003, "max_length": 32, "max_steps": 4}
+SETTINGS |= {"precision": "fp32", "signals": False}
 """One process computes the same parts as three: 3, 3 and 2 passages, each with its own masks and dropout."""
-PAIRS = {
-    "objective": "ict+bfs+wlp",
-    "gradient_accumulation_steps": 1,
-    "query_length": 16,
-    "passage_length": 32,
-    "pair_normalize": True,
-    "projection": 6,
-    "temperature": 0.03,
-    "mini_batch_size": 3,
-    "towers": "separate",
-}
+PAIRS = {"objective": "ict+bfs+wlp", "gradient_accumulation_steps": 1, "query_length": 16, "passage_length": 32}
+PAIRS |= {"pair_normalize": True, "projection": 6, "temperature": 0.03, "mini_batch_size": 3, "towers": "separate"}
 """The pairs use cosines.
 
 A constant that all passages share does not affect a loss over inner products, so biases would have no gradient.

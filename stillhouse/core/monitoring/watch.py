@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stillhouse.core.context import rank
 from stillhouse.core.errors import CrashElsewhere, InputError, ValidationFailed
 from stillhouse.core.monitoring.monitor import SILENT, Monitor, Tally
-from stillhouse.core.monitoring.settings import MonitoringSettings, monitoring_settings
+from stillhouse.core.monitoring.settings import monitoring_settings
 from stillhouse.core.monitoring.table import GROUPED_BY, REASONS, RESULTS
 from stillhouse.core.report import Report
 
@@ -42,21 +42,23 @@ class Watched:
 
 
 @contextmanager
-def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
-    """Watch the block as a run of `step`, if the environment asks for it; only in the first of several processes.
+def watch(name: str, log: Callable[[str], None], *, task: bool = False) -> Iterator[Watched]:
+    """Watch the block as a run of the step `name`, if the environment asks for it; only in the first of several
+    processes.
 
-    Raises `InputError` before the block if the environment's settings are invalid.
-    Later problems with Prometheus are logged and do not affect the step.
+    A `task` is without a step or around one: it serves nothing, and keeps the metrics that a step within it pushed
+    under the same name. Raises `InputError` before the block if the environment's settings are invalid. Later problems
+    with Prometheus are logged and do not affect the block.
     """
-    settings = _asked()
-    if not settings:
+    settings = monitoring_settings()
+    if not (settings.gateway or (settings.port and not task)) or rank() > 0:
         yield Watched()
         return
-    from stillhouse.core.monitoring.exporter import Exporter
+    from stillhouse.core.monitoring.exporter import Exporter, push
 
-    watched = Watched(common=settings.labels(step))
+    watched = Watched(common=settings.labels(name))
     tally, started = Tally(), time.monotonic()
-    if settings.port:
+    if settings.port and not task:
         try:
             tally = Exporter(settings.port, watched.common)
         except OSError as error:
@@ -66,49 +68,23 @@ def watch_step(step: str, log: Callable[[str], None]) -> Iterator[Watched]:
     try:
         yield watched
     except BaseException as error:
-        failure = reason(error)
+        failure = ELSEWHERE if task and isinstance(error, CrashElsewhere) else reason(error)
         if isinstance(error, ValidationFailed):
             watched.report = error.report
         raise
     finally:
         if isinstance(tally, Exporter):
             tally.close()
-        if settings.gateway:
+        if settings.gateway and (failure or not watched.reported):
             values = outcome(watched, time.monotonic() - started, failure)
-            figures = {"stillhouse_step_figure": watched.report.metrics} if watched.report else {}
-            throughput = {"stillhouse_step_examples_per_second": tally.throughput()}
-            push_results(settings, watched, {**values, **figures, **throughput}, log)
-
-
-@contextmanager
-def watch_task(task: str, log: Callable[[str], None]) -> Iterator[Watched]:
-    """Push how the block, a task without a step or around one, ended, if the environment names a gateway.
-
-    It serves nothing and keeps the metrics that a step within it pushed under the same name. Raises `InputError` like
-    `watch_step`.
-    """
-    settings = _asked()
-    if not settings or not settings.gateway:
-        yield Watched()
-        return
-    watched, started = Watched(common=settings.labels(task)), time.monotonic()
-    failure = ""
-    try:
-        yield watched
-    except BaseException as error:
-        failure = ELSEWHERE if isinstance(error, CrashElsewhere) else reason(error)
-        raise
-    finally:
-        if failure or not watched.reported:
-            push_results(settings, watched, outcome(watched, time.monotonic() - started, failure), log, keep=True)
-
-
-def _asked() -> MonitoringSettings | None:
-    """The environment's settings for this process; None without any, and in all but the first of several processes."""
-    settings = monitoring_settings()
-    if not (settings.port or settings.gateway) or rank() > 0:
-        return None
-    return settings
+            if not task:
+                figures = watched.report.metrics if watched.report else {}
+                throughput = {"stillhouse_step_examples_per_second": tally.throughput()}
+                values = {**values, "stillhouse_step_figure": figures, **throughput}
+            # The run is not part of the group's name.
+            group = {name: watched.common[name] for name in GROUPED_BY}
+            rest = {name: value for name, value in watched.common.items() if name not in group}
+            push(settings.gateway, RESULTS, values, group, log, rest, task)
 
 
 def outcome(watched: Watched, seconds: float, failure: str) -> Values:
@@ -122,17 +98,6 @@ def outcome(watched: Watched, seconds: float, failure: str) -> Values:
         values["stillhouse_step_failure"] = {name: float(name == failure) for name in REASONS}
     facts = watched.report.facts if watched.report else {}
     return values | {name: float(bool(facts[fact])) for fact, name in VERDICTS.items() if fact in facts}
-
-
-def push_results(
-    settings: MonitoringSettings, watched: Watched, values: Values, log: Callable[[str], None], *, keep: bool = False
-) -> None:
-    """Push results as the group of a step or task; the run is not part of the group's name."""
-    from stillhouse.core.monitoring.exporter import push
-
-    group = {name: watched.common[name] for name in GROUPED_BY}
-    rest = {name: value for name, value in watched.common.items() if name not in group}
-    push(settings.gateway, RESULTS, values, group, log, rest, keep)
 
 
 def reason(error: BaseException) -> str:

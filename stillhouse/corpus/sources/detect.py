@@ -21,7 +21,7 @@ from stillhouse.corpus.sources.reqa import REQA, open_reqa
 from stillhouse.corpus.sources.rows import Source
 from stillhouse.corpus.sources.squad_json import SQUAD, open_squad, squad_paths
 from stillhouse.corpus.sources.table_columns import SUFFIXES as TABLE_SUFFIXES
-from stillhouse.corpus.sources.table_columns import find_tables, suffix_of
+from stillhouse.corpus.sources.table_columns import files_of, find_tables, suffix_of
 from stillhouse.corpus.sources.tables import TABLES, open_tables, refuse_unnamed
 from stillhouse.corpus.sources.text_encoding import is_unicode
 from stillhouse.corpus.sources.training import TRAINING, open_training, training_files
@@ -97,10 +97,10 @@ def _open(source: str, format: str, options: Options) -> Source:
 
 def _only_table(location: Path) -> Path | None:
     """The table in a folder that holds nothing else, whatever its name."""
-    if location.is_file() or find_tables(location):
+    only = [] if location.is_file() else [path for path in location.iterdir() if path.name[0] != "."]
+    if len(only) != 1 or not suffix_of(only[0]) or not only[0].is_file() or find_tables(location):
         return None
-    only = [path for path in sorted(location.iterdir()) if path.name[0] != "."]
-    return only[0] if len(only) == 1 and suffix_of(only[0]) and only[0].is_file() else None
+    return only[0]
 
 
 def _refuse_unread_labels(location: Path, opened: Source) -> None:
@@ -166,7 +166,7 @@ def _detect_folder(folder: Path) -> str | None:
         return DPR
     if collection := find_collection(folder):
         return TABLES if _is_table(folder, collection) else MSMARCO
-    if any(table.table == "passages" for table in find_tables(folder)):
+    if files_of(folder, "passages"):
         return TABLES
     if training_files(folder):
         return TRAINING

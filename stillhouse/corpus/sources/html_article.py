@@ -144,6 +144,6 @@ def _blocks(page: Any) -> Iterator[Block]:
             level = 0
             pre -= tag == "pre"
             table -= of_data
-        if event != "start":
+        if event != "start" and element is not page:  # what follows a `main` is not its text
             parts.append(element.tail or "")
     yield from flush()

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,11 +117,6 @@ class Part:
     read: Callable[[], Iterable[Row]]
     finish: Callable[[Row], Row] = lambda row: row
 
-    def then(self, finish: Callable[[Row], Row]) -> "Part":
-        """The same rows, with another function applied to each."""
-        before = self.finish
-        return Part(self.read, lambda row: finish(before(row)))
-
 
 Parts = Callable[[int, Each], Iterable[Part]]
 """Divides a source into parts of about the given size in bytes."""
@@ -194,7 +190,8 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
     def parts(size: int, each: Each) -> list[Part]:
         was: dict[str, str] = {}
 
-        def renamed(row: Row) -> Row:
+        def renamed(finish: Callable[[Row], Row], row: Row) -> Row:
+            row = finish(row)
             if not isinstance(row, (Qrel, Answer)) or row.split not in SPLITS:
                 return row
             old, new = row.split, names.get(row.split, row.split)
@@ -205,6 +202,6 @@ def with_splits(source: Source, names: Mapping[str, str]) -> Source:
                 )
             return row._replace(split=new)
 
-        return [part.then(renamed) for part in source.parts(size, each)]
+        return [Part(part.read, partial(renamed, part.finish)) for part in source.parts(size, each)]
 
     return dataclasses.replace(source, parts=parts)

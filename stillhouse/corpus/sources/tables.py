@@ -12,7 +12,8 @@ import pyarrow as pa
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.answers import TEXT
 from stillhouse.corpus.fields import given_fields
-from stillhouse.corpus.schemas import SOURCE, SPLITS
+from stillhouse.corpus.schemas import ADDED, GENERATED, SPLITS
+from stillhouse.corpus.settings import TASKS
 from stillhouse.corpus.sources.cells import DELIMITERS, TAB, header_of, is_row_by_itself, read_named_cells
 from stillhouse.corpus.sources.json_files import holds_list, read_rows
 from stillhouse.corpus.sources.lines import (
@@ -61,6 +62,8 @@ from stillhouse.corpus.sources.table_columns import (
 )
 
 TABLES = "tables"
+MADE = (*TASKS, GENERATED, ADDED)
+"""The origins of queries that Stillhouse made or added; a user's own table may have a column `origin` too."""
 _EXPECTED = {".csv": ",", ".tsv": "\t"}
 PLAIN = " "
 """Stands for the delimiter of qrels without names of columns."""
@@ -76,8 +79,8 @@ def open_tables(location: Path, options: Options) -> Source:
     """A folder of tables named as in `NAMES`, each a file, `<name>.<split>` files or a folder of files; or one file of
     passages.
 
-    Qrels have their split in a column or in the file's name. Queries that were made from a corpus (their `origin` is a
-    pair task) are left out, since they can be made again.
+    Qrels have their split in a column or in the file's name. Queries that were made from a corpus (their `origin` is in
+    `MADE`) are left out, since they can be made again.
     """
     chosen = named_columns(options.columns or {})
     chosen |= {("passages", FIELD + name): name for name in options.fields}
@@ -281,7 +284,7 @@ def _row(file: TableOfFile, made: set[str], fields: Fields) -> Iterator[Row]:
         yield Link(identifier(fields, ("source",)), identifier(fields, ("target",)), where)
     elif file.table in ("queries", "unjudged"):
         id, text = identifier(fields, ("id",)), text_field(fields, "text")
-        if (origin := optional(fields, "origin")) not in ("", SOURCE):
+        if (origin := fields.get("origin")) in MADE:
             made.add(id)
             yield LeftOut(kind, f"made of its corpus ({origin})")
         else:

@@ -36,7 +36,7 @@ from stillhouse.corpus.sources.lines import (
     text_field,
     text_id,
 )
-from stillhouse.corpus.sources.parquet_rows import open_parquet
+from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     LeftOut,
@@ -49,6 +49,7 @@ from stillhouse.corpus.sources.rows import (
     split_in,
     whole,
 )
+from stillhouse.corpus.sources.table_columns import SUFFIXES, suffix_of
 
 QUERY_ID = ("query_id", "qid", "id", "_id")
 PASSAGE_ID = ("docid", "doc_id", "passage_id", "psg_id", "id", "_id")
@@ -68,11 +69,8 @@ NEGATIVES = ("neg", "negative_passages", "hard_negative_ctxs", "negative_ctxs", 
 PASSAGE_TEXT = "text"
 """A row with this column is a passage, whatever else it has."""
 _NUMBERED = re.compile(r"neg(?:ative)?_?[0-9]+")
-SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
 _HEAD = 8
 """Rows in which the columns of a JSON file are looked for; rows may lack some."""
-_AT_ONCE = 256
-"""Rows of a Parquet file that are decoded together: each may have a hundred passages."""
 TRAINING = "training"
 
 
@@ -173,9 +171,9 @@ def _parquet(path: Path) -> Iterator[Fields | Rejected]:
     number = 0
     try:
         with open_parquet(path) as opened:
-            for batch in opened.iter_batches(_AT_ONCE):
-                rows: list[dict[str, Any]] = batch.to_pylist()
-                for row in rows:
+            names = opened.schema_arrow.names
+            for batch in read_batches(opened, path, names, lists=names):
+                for row in batch.to_pylist():
                     number += 1
                     yield placed(row, f"{path.name}:{number}", str(row)[:CONTENT_LENGTH])
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -209,7 +207,7 @@ def training_files(location: Path) -> dict[Path, Columns]:
 
 def _candidates(location: Path) -> list[Path]:
     paths = sorted(location.iterdir()) if location.is_dir() else [location]
-    return [path for path in paths if path.is_file() and path.name.lower().endswith(SUFFIXES)]
+    return [path for path in paths if path.is_file() and suffix_of(path)]
 
 
 def _refuse_others(location: Path, files: Mapping[Path, Columns]) -> None:

@@ -42,18 +42,18 @@ VARIABLES = {
     GROUND: "--ground",
     **{colour: f"--c{number}" for number, colour in enumerate(PALETTE)},
 }
-COLUMNS = ["step", "train_loss", "heldout_loss"]
+COLUMNS = ["step", "train_loss", "heldout_loss", "kept"]
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
-    """Read `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64).
+    """Read `curves.csv`: `step` (int64), `train_loss`, `heldout_loss` (float64) and `kept` (bool).
 
     If a ranking of dev queries chose the kept step, it comes from `signals.csv` as one more column (float64), see
     `ranking_of`. There are no rows if nothing was trained. Raises `InputError` if a file is missing or has other
     columns.
     """
     curves = _csv(folder / "curves.csv", COLUMNS)
-    curves = curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64})
+    curves = curves.astype({"step": np.int64, "train_loss": np.float64, "heldout_loss": np.float64, "kept": np.bool_})
     if not (folder / "signals.csv").is_file():
         return curves
     signals = _csv(folder / "signals.csv", ["step", "signal", "value"])
@@ -117,7 +117,7 @@ def interval_plot(
 def loss_plot(curves: pd.DataFrame, name: str) -> str:
     """Training and held-out loss over steps, and below them the ranking of dev queries if it chose the step.
 
-    A ring marks the kept step (`kept_row`). The training loss of step 0 is left out, because it only repeats the
+    A ring marks the kept step. The training loss of step 0 is left out, because it only repeats the
     held-out loss.
     """
     with drawing():
@@ -133,27 +133,14 @@ def loss_plot(curves: pd.DataFrame, name: str) -> str:
         if ranking:
             panels[1].plot(curves["step"], curves[ranking], color=ACCENT, linewidth=2)
             panels[1].set_ylabel(f"{ranking.removeprefix(DEV)} on dev")
-        kept, shown = curves.iloc[kept_row(curves)], ranking or "heldout_loss"
-        panels[-1].plot(
-            [kept["step"]], [kept[shown]], "o", markersize=7, color=ACCENT, markerfacecolor=GROUND, zorder=4
-        )
+        kept, shown = curves[curves["kept"]], ranking or "heldout_loss"
+        panels[-1].plot(kept["step"], kept[shown], "o", markersize=7, color=ACCENT, markerfacecolor=GROUND, zorder=4)
         panels[-1].set_xlabel("step")
         for panel in panels:
             panel.locator_params(axis="x", nbins=5, integer=True)
             panel.locator_params(axis="y", nbins=5)
             panel.grid(axis="y", color=FAINT, linewidth=0.8)
         return as_svg(figure, f"loss curves of {name}")
-
-
-def kept_row(curves: pd.DataFrame) -> int:
-    """The position of the row whose parameters are kept: the lowest held-out loss, the last row in a tie.
-
-    If a ranking of dev queries chose, it is the highest ranking; ties go to the lowest loss, then to the first row.
-    """
-    heldout = curves["heldout_loss"].to_numpy()
-    if ranking := ranking_of(curves):
-        return int(np.lexsort((heldout, -curves[ranking].to_numpy()))[0])
-    return int(len(heldout) - 1 - np.argmin(heldout[::-1]))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from stillhouse.corpus.settings import TASKS
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.figures import Measured, by_origin, cell
 from stillhouse.evaluation.report.choice import START, Choice
-from stillhouse.evaluation.report.curves import interval_plot, kept_row, loss_plot, ranking_of
+from stillhouse.evaluation.report.curves import interval_plot, loss_plot, ranking_of
 from stillhouse.evaluation.report.examples import example_queries, first_is_right, with_gold
 from stillhouse.evaluation.report.teachers import Taught
 from stillhouse.evaluation.samples import Samples
@@ -166,7 +166,7 @@ def headline_sentence(content: Content) -> str:
 def choice_of(content: Content, system: str) -> Choice | None:
     """How `select-best` chose a system, or None."""
     found = content.made[system].facts.get("choice")
-    return Choice(**found) if found and "partners" in found else None  # earlier versions did not name them
+    return Choice(**found) if found else None
 
 
 def stage_rows(content: Content) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ def _dots(content: Content) -> str:
 
 
 def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:
-    heldout, kept = curves["heldout_loss"], kept_row(curves)
+    heldout, kept = curves["heldout_loss"], int(curves["kept"].argmax())
     return {
         "name": name,
         "text": about_training(name),
@@ -234,7 +234,6 @@ def _training(name: str, curves: pd.DataFrame) -> dict[str, Any]:
         "end": float(heldout.iloc[-1]),
         "kept": float(heldout.iloc[kept]),
         "kept_step": int(curves["step"].iloc[kept]),
-        "fell": bool(heldout.iloc[kept] < heldout.iloc[0]),
         "ranking": _ranking(curves, kept),
     }
 
@@ -245,7 +244,7 @@ def _ranking(curves: pd.DataFrame, kept: int) -> dict[str, Any] | None:
     if not name:
         return None
     start, best = float(curves[name].iloc[0]), float(curves[name].iloc[kept])
-    return {"measure": name.removeprefix(DEV), "start": start, "kept": best, "rose": best > start}
+    return {"measure": name.removeprefix(DEV), "start": start, "kept": best}
 
 
 def signed(value: float) -> str:

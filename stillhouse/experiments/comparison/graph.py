@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stillhouse.core.config import field_types, refuse_unknown
+from stillhouse.core.config import field_types
 from stillhouse.core.errors import InputError
-from stillhouse.experiments.comparison.sweep import Sweep
 from stillhouse.pipeline.graph import PRETRAINED, PRETRAINING, STAGES, START, GraphStep
 from stillhouse.pipeline.recipes import Recipe
 from stillhouse.pipeline.stages import changed
@@ -66,13 +65,6 @@ def rewired(graph: Sequence[GraphStep], inputs: Mapping[str, str], where: str) -
 def unpretrained(step: GraphStep) -> GraphStep:
     """The step with the initial model in place of the pre-trained encoder."""
     return replace(step, inputs={port: START if source == ENCODER else source for port, source in step.inputs.items()})
-
-
-def training(name: str, graph: Sequence[GraphStep], sweep: Sweep) -> str:
-    """The name of a training whose held-out loss a sweep reports. Raises `InputError` for an unknown training."""
-    trainings = [step.name for step in graph if is_training(step)]
-    refuse_unknown(name, trainings, f"sweep {sweep.name}: losses: there is no training")
-    return name
 
 
 def evaluation(system: str, run: str, pretrained: bool, steps: Iterable[GraphStep]) -> GraphStep:

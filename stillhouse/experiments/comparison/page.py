@@ -31,7 +31,7 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
     here = Path(__file__).parent
     formats = {"signed": evaluation_page.signed, "p_value": evaluation_page.p_value, "count": evaluation_page.count}
     own_style = (here / "style.css").read_text(encoding="utf-8")
-    sweep, has_dev = table.sweep, any(row.dev for row in table.done)
+    sweep, has_dev = table.sweep, any(table.measures[0] in row.dev for row in table.done)
     coverage = coverage_curves(sweep, outcomes)
     variants = [row.variant for row in table.rows]
     changed = {key for variant in variants for key in (*variant.overrides, *variant.inputs, variant.retriever)} - {""}
@@ -65,7 +65,6 @@ def render(table: Table, outcomes: Sequence[Outcome], queries: Sequence[Example]
 def headline(table: Table) -> dict[str, Any]:
     """The best variant (on dev) compared with the baseline, by the first measure on test."""
     measure, best = table.measures[0], table.best
-    by_dev = all(row.dev for row in table.done)
     against = best.figures[measure].against
     base = table.row(table.sweep.baseline)
     verdict = ""
@@ -77,7 +76,7 @@ def headline(table: Table) -> dict[str, Any]:
     return {
         "best": title[0].upper() + title[1:] if " " in title else title,
         "base": base.variant.title,
-        "by_dev": by_dev,
+        "by_dev": table.by_dev,
         "value": best.figures[measure].mean,
         "base_value": base.figures[measure].mean if base.figures else 0.0,
         "against": against,

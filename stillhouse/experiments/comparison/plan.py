@@ -24,7 +24,6 @@ from stillhouse.experiments.comparison.graph import (
     rewired,
     seeded,
     systems,
-    training,
     unpretrained,
     with_stages,
 )
@@ -179,8 +178,11 @@ def _job(
     system = variant.retriever or sweep.retriever
     run = systems(of_recipe)[system]
     of_run = needed(graph, [step_of(run)])
-    measured = [training(step, graph, sweep) for step in sweep.losses.values()] if any(map(is_training, of_run)) else []
-    steps = needed(graph, [step_of(run), *measured])
+    losses = sweep.losses.values() if any(map(is_training, of_run)) else ()
+    for name in losses:
+        trainings = [step.name for step in graph if is_training(step)]
+        refuse_unknown(name, trainings, f"sweep {sweep.name}: losses: there is no training")
+    steps = needed(graph, [step_of(run), *losses])
     steps.append(evaluation(system, run, variant.pretraining, of_run))
     own_seed = seeded(steps)
     chosen = {step.name: settings[step.name] for step in steps}

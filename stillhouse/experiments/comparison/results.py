@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stillhouse.core.artifacts import read_manifest
+from stillhouse.core.artifacts import read_manifest, write_json
 from stillhouse.corpus.schemas import SOURCE
-from stillhouse.experiments.comparison.files import write_files
+from stillhouse.experiments.comparison.files import FILE, as_json
 from stillhouse.experiments.comparison.graph import EVALUATION
 from stillhouse.experiments.comparison.outcomes import Outcome, read_outcome, read_per_query
 from stillhouse.experiments.comparison.page import PAGE, render, variant_examples
@@ -36,7 +36,7 @@ def write_comparison(plan: Plan, failures: Mapping[tuple[str, int], Failure], fo
     references = {system: splits["test"] for system, splits in read_per_query(reference).items() if "test" in splits}
     synthetic = read_manifest(reference, verify=False).facts["labels"] != SOURCE
     table = make_table(plan.sweep, outcomes, references, plan.reference.configs[EVALUATION], synthetic=synthetic)
-    write_files(table, target)
+    write_json(target / FILE, as_json(table))
     runs = {
         job.variant: folder / job.run
         for job in reversed(plan.jobs)  # so that the first seed stays

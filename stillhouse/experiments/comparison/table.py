@@ -5,7 +5,6 @@ Shapes: S seeds, Q queries, M measures, C variants other than the baseline.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -81,11 +80,15 @@ class Table:
         return next(row for row in self.rows if row.variant.name == name)
 
     @property
+    def by_dev(self) -> bool:
+        """Whether the first measure is known on dev."""
+        return all(self.measures[0] in row.dev for row in self.done)
+
+    @property
     def best(self) -> Row:
-        """The row that is best on dev by the first measure (on test if dev has no queries); the first of equal ones."""
+        """The row that is best by the first measure on dev, or on test if dev lacks it; the first of equal ones."""
         first = self.measures[0]
-        by_dev = all(row.dev for row in self.done)
-        return max(self.done, key=lambda row: row.dev[first] if by_dev else row.figures[first].mean)
+        return max(self.done, key=lambda row: row.dev[first] if self.by_dev else row.figures[first].mean)
 
 
 def make_table(
@@ -108,7 +111,8 @@ def make_table(
     if not finished:
         raise InputError(f"no run of sweep {sweep.name} finished; the lines above say why")
     first = next(iter(finished.values()))[0]
-    measures = tuple(str(name) for name in first.test.columns)
+    # A split without answers, say, has no values of their measures.
+    measures = tuple(str(name) for name in first.test.dropna(axis="columns", how="all"))
     values = {name: seed_average(found, "test", list(measures)) for name, found in finished.items()}
     for name, frame in values.items():
         if not frame.index.equals(first.test.index):
@@ -137,7 +141,8 @@ def make_table(
                 against=tests.get(variant.name, {}).get(measure),
             )
         with_dev = [o for o in found if len(o.dev)]
-        dev = {m: stable(float(np.mean([o.dev[m].mean() for o in with_dev]))) for m in measures if with_dev}
+        on_dev = [m for m in measures if with_dev and all(o.dev[m].notna().any() for o in with_dev)]
+        dev = {m: stable(float(np.mean([o.dev[m].mean() for o in with_dev]))) for m in on_dev}
         losses = {name: stable(float(np.mean([o.losses[name] for o in found]))) for name in _loss_names(found)}
         failures = {o.seed: o.failure for o in by_variant[variant.name] if o.failure}
         seeds, steps = tuple(o.seed for o in found), max((o.steps for o in found), default=0)
@@ -159,16 +164,6 @@ def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -
             )
     values_SQM = np.stack([frame[measures].to_numpy() for frame in frames])
     return pd.DataFrame(values_SQM.mean(axis=0), index=frames[0].index, columns=measures)
-
-
-def same_measure(published: str, measures: Sequence[str]) -> str:
-    """Our name for a paper's measure, or '' if we do not have it.
-
-    MRR@10 is RR@10 averaged, R@1k is R@1000, and R@20 is Answer@20 for questions with answers.
-    """
-    name = re.sub(r"(?<=@)(\d+)k$", r"\g<1>000", published.split()[-1].removeprefix("M"))
-    known = {measure.lower(): measure for measure in measures}
-    return known.get(name.lower()) or known.get(re.sub("^R(?=@)", "Answer", name).lower(), "")
 
 
 def _heldout(outcomes: Sequence[Outcome]) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from stillhouse.core.config import build, refuse_unknown
 from stillhouse.core.errors import InputError, is_full_disk
 from stillhouse.core.own_files import refuse_foreign_files
 from stillhouse.experiments.comparison.run import Failure
+from stillhouse.experiments.comparison.sweep import NAME
 from stillhouse.models.encoder_settings import SETTINGS
 from stillhouse.pipeline.graph import ARTIFACTS, GraphStep
 from stillhouse.pipeline.in_process import refuse_foreign_outputs, run_steps
@@ -21,7 +21,6 @@ BM25 = "bm25"
 MODELS = "models"
 HYBRID = "_hybrid"
 PAGE = "zero_shot.html"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 CALLED_BY_KIND = ("retriever", "encoder")
 """Output folders that are named after their kind, so the parent folder identifies the model."""
 

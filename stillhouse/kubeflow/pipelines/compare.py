@@ -31,9 +31,9 @@ LABEL = "comparison"
 MODULE = "stillhouse.kubeflow.pods.compare"
 
 
-def compile_comparison(plan: Plan, output: Path, table: PlacementTable | None = None) -> None:
-    """Writes the pipeline of a plan as IR YAML, the format that Kubeflow reads; by default for pods without GPUs."""
-    compiled = compile_small(build_comparison(plan, table or find_table(DEFAULT_TABLE)))
+def compile_comparison(plan: Plan, output: Path) -> None:
+    """Writes the pipeline of a plan as IR YAML, the format that Kubeflow reads, for pods without GPUs."""
+    compiled = compile_small(build_comparison(plan, find_table(DEFAULT_TABLE)))
     with own_file(output) as file:
         file.write_text(compiled.as_ir(), encoding="utf-8")
 

@@ -17,7 +17,7 @@ from kfp import compiler
 from kfp.dsl.base_component import BaseComponent
 
 from stillhouse.core.artifacts import digest_json
-from stillhouse.kubeflow.pipelines.workflow_size import Plain, WorkflowSize, pods_of, refuse_large, workflow_size
+from stillhouse.kubeflow.pipelines.workflow_size import Plain, pods_of, refuse_large, workflow_size
 
 API_VERSION = "pipelines.kubeflow.org/v2beta1"
 
@@ -48,11 +48,6 @@ class Compiled:
         """What the pipeline does, in one line for a list of pipelines."""
         return self.description.partition("\n")[0]
 
-    @property
-    def size(self) -> WorkflowSize:
-        """The size of a run of it."""
-        return workflow_size(self.spec, self.platforms)
-
     def as_ir(self) -> str:
         """The format that the user interface and kfp's client read."""
         return dump([self.spec, self.platforms] if self.platforms else [self.spec])
@@ -79,7 +74,7 @@ def compile_small(pipeline: BaseComponent) -> Compiled:
     compiled = Compiled(spec, others[0] if others else {})
     leave_out_former_fields(compiled)
     leave_out_second_inputs(compiled)
-    refuse_large(compiled.name, compiled.size)
+    refuse_large(compiled.name, workflow_size(compiled.spec, compiled.platforms))
     return compiled
 
 

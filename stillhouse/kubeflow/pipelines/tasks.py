@@ -14,12 +14,12 @@ from stillhouse.kubeflow.pipelines.placement_table import PlacementTable
 from stillhouse.kubeflow.pipelines.shared_pod import bare, launcher_of, shared_pod
 from stillhouse.kubeflow.pipelines.stage_component import stage_component
 from stillhouse.kubeflow.placement import Placement
-from stillhouse.kubeflow.pods.pipeline_parameters import COUNT, TYPE
 from stillhouse.kubeflow.pods.stage import DIGEST, FOLDER, NODES, PLAN, RECIPE
+from stillhouse.kubeflow.pods.task import COUNT, TYPE
 from stillhouse.kubeflow.trainjob.settings import OWN, nodes_text
 from stillhouse.pipeline.graph_steps import Stage
 from stillhouse.pipeline.recipes import Recipe
-from stillhouse.pipeline.steps.sharding import DIVIDED
+from stillhouse.pipeline.steps.spec import DIVIDED
 
 
 @dataclass

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stillhouse.core.errors import InputError
@@ -31,39 +30,21 @@ VALUE, OTHER = 24, 8
 """Bytes of a parameter that another task or the run's form gives, and of any beside its name and value."""
 METADATA = 60
 """Bytes of our own metadata of an artifact that a task reads (`kubeflow/pods/stage.py`)."""
-DRIVER_PODS, TASK_PODS = 1, 2
 DAG_NODES, TASK_NODES = 6, 6
 """A graph has a driver pod; a task has a driver pod and its own. Each pod and graph has a node and a `Retry` node."""
 
 Plain = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class WorkflowSize:
-    """A run in which all its tasks are done. `answers` are the bytes of each task's driver's answer, `graphs` the
-    number of groups of tasks, including the whole, and `specification` the bytes of the workflow's specification."""
-
-    answers: Sequence[float]
-    graphs: float
-    specification: float
-
-    @property
-    def tasks(self) -> int:
-        return len(self.answers)
-
-    @property
-    def pods(self) -> int:
-        return TASK_PODS * self.tasks + DRIVER_PODS * round(self.graphs)
-
-    @property
-    def plain(self) -> int:
-        """Bytes of the workflow while Argo does not compress it."""
-        nodes = TASK_NODES * self.tasks + DAG_NODES * self.graphs
-        return round(self.specification + NODE * nodes + COPIES * sum(self.answers))
+def plain_size(answers: Sequence[float], graphs: float, pipeline: int) -> int:
+    """The bytes of a run in which all tasks are done, while Argo does not compress it. `answers` are the bytes of each
+    task's driver's answer, `graphs` the number of groups of tasks, including the whole, `pipeline` its own bytes."""
+    nodes = TASK_NODES * len(answers) + DAG_NODES * graphs
+    return round(SPECIFICATION_OF_ANY + SPECIFICATION * pipeline + NODE * nodes + COPIES * sum(answers))
 
 
-def workflow_size(spec: Plain, platforms: Plain) -> WorkflowSize:
-    """The size of a run of a compiled pipeline that runs all its tasks."""
+def workflow_size(spec: Plain, platforms: Plain) -> int:
+    """The `plain_size` of a run of a compiled pipeline that runs all its tasks."""
     components, pods = spec["components"], pods_of(platforms)
     graphs = [part["dag"] for part in (spec["root"], *components.values()) if "dag" in part]
     answers = []
@@ -78,7 +59,7 @@ def workflow_size(spec: Plain, platforms: Plain) -> WorkflowSize:
                 + PARAMETERS * sum(_value(name, of) for name, of in given.get("parameters", {}).items())
                 + POD * (_size(container) + _size(pods.get(component["executorLabel"], {})))
             )
-    return WorkflowSize(answers, len(graphs), SPECIFICATION_OF_ANY + SPECIFICATION * _size([spec, platforms]))
+    return plain_size(answers, len(graphs), _size([spec, platforms]))
 
 
 def pods_of(platforms: Plain) -> Plain:
@@ -87,13 +68,12 @@ def pods_of(platforms: Plain) -> Plain:
     return dict(kubernetes.get("deploymentSpec", {})).get("executors", {})
 
 
-def refuse_large(name: str, size: WorkflowSize) -> None:
+def refuse_large(name: str, size: int) -> None:
     """Raises `InputError` for a pipeline whose runs Kubeflow could not follow."""
-    if size.plain > LARGEST_PLAIN:
+    if size > LARGEST_PLAIN:
         raise InputError(
-            f"a run of pipeline {name} would take {size.plain:,} bytes in Argo ({size.tasks} tasks, {size.pods} pods), "
-            f"but Kubeflow can only follow about {LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer "
-            "variants or seeds"
+            f"a run of pipeline {name} would take {size:,} bytes in Argo, but Kubeflow can only follow about "
+            f"{LARGEST_PLAIN:,}; leave stages out of the recipe, or compare fewer variants or seeds"
         )
 
 

@@ -114,9 +114,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
         with only_process(root, wait=say), nodes_of_task(values, NAME):
             if (root / HANDED_OVER).exists():  # it is run again, and so is what failed
                 (root / HANDED_OVER).unlink()
-                for record in (root / "jobs").glob("*.json"):
-                    if json.loads(record.read_text(encoding="utf-8")):
-                        record.unlink()
+                forget_failures(root)
             remove_old_work(root.parent, NAME, root.name)
             remove_handed_over(root.parent, (NAME,))
             for place in step_folders(given.values()):  # where a comparison has them; nodes read them there too
@@ -131,6 +129,7 @@ def run_variants(values: Mapping[str, Any]) -> None:
                 if failure := do_job(plan, number, root):
                     failures[job.variant, job.seed] = failure
             if len(failures) == len(plan.jobs):
+                forget_failures(root)  # there is nothing to hand over, so the next try begins again
                 raise InputError(f"no run of the comparison succeeded: {next(iter(failures.values())).reason}")
             with whole_folder(Path(values["comparison"].path)) as staging:
                 table = write_comparison(plan, failures, root, staging)
@@ -155,6 +154,13 @@ def do_job(plan: Plan, number: int, root: Path) -> Failure | None:
         write_whole_json(record, asdict(failure) if failure else {})
     content = json.loads(record.read_text(encoding="utf-8"))
     return Failure(**content) if content else None
+
+
+def forget_failures(root: Path) -> None:
+    """Removes the records of failed runs, so that they are tried again."""
+    for record in (root / "jobs").glob("*.json"):
+        if json.loads(record.read_text(encoding="utf-8")):
+            record.unlink()
 
 
 def _folder(values: Mapping[str, Any]) -> Path:

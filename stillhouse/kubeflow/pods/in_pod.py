@@ -16,14 +16,13 @@ from typing import Any
 from stillhouse.core.artifacts import write_whole_json
 from stillhouse.core.context import say
 from stillhouse.core.errors import access_errors
-from stillhouse.core.monitoring.watch import Watched, watch_task
+from stillhouse.core.monitoring.watch import Watched, watch
 from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.kubeflow.pods.several_processes import execute_together, processes_for
 from stillhouse.kubeflow.trainjob.settings import read_node_settings
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.pipeline.steps.sharding import DIVIDED
-from stillhouse.pipeline.steps.spec import Paths, Report, Step
+from stillhouse.pipeline.steps.spec import DIVIDED, Paths, Report, Step
 
 SHARED_BY_HAND = ("vectors", "counts")
 """Inputs through which a recipe gives a step other steps' shards; such a step does not share its work with nodes."""
@@ -32,7 +31,7 @@ SHARED_BY_HAND = ("vectors", "counts")
 @contextmanager
 def watched_task(name: str) -> Iterator[Watched]:
     """`one_line_errors`, and reports how the task ended to Prometheus if the environment asks for it."""
-    with one_line_errors(), watch_task(name, say) as watched, access_errors():
+    with one_line_errors(), watch(name, say, task=True) as watched, access_errors():
         yield watched
 
 
@@ -54,30 +53,24 @@ def _part_of(step: Step, inputs: Paths) -> str:
     return part if needed <= inputs.keys() and not set(SHARED_BY_HAND) & inputs.keys() else ""
 
 
-def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, watched: Watched, task: str = "") -> Report:
+def run_step(step: Step, config: Any, inputs: Paths, outputs: Paths, task: str) -> Report:
     """Runs a step in a pod, on the pod's number of processes or nodes.
 
-    `task` is the name of the use if the pod runs several.
+    `task` is the name of the step in the run's graph, which may have several of a kind.
     """
     refuse_lost_gpu()
-    watched.reported = True  # by this process or a node
-    watched.report = _computed(step, config, inputs, outputs, task)
-    return watched.report
-
-
-def _computed(step: Step, config: Any, inputs: Paths, outputs: Paths, task: str) -> Report:
     part = _part_of(step, inputs)
     shared = read_node_settings(os.environ, part, sys.argv) if part else None
     if shared:
         from stillhouse.kubeflow.trainjob.shares import shared_work
 
-        with shared_work(step, config, inputs, replace(shared, task=task or shared.task)) as shares:
+        with shared_work(step, config, inputs, replace(shared, task=task)) as shares:
             return execute(step, config, inputs, outputs, shares=shares)
     nodes = read_node_settings(os.environ, step.name, sys.argv)
     if nodes:
         from stillhouse.kubeflow.trainjob.launch import execute_on_nodes
 
-        return execute_on_nodes(step, config, inputs, outputs, replace(nodes, task=task or nodes.task))
+        return execute_on_nodes(step, config, inputs, outputs, replace(nodes, task=task))
     number = processes_for(step)
     if number > 1:
         return execute_together(step, config, inputs, outputs, number)

@@ -18,7 +18,7 @@ from stillhouse.core.errors import CrashElsewhere, InputError
 from stillhouse.core.monitoring.activity import ELSEWHERE, doing
 from stillhouse.core.setting_kinds import as_text
 from stillhouse.pipeline.steps.execute import read_report
-from stillhouse.pipeline.steps.spec import Report, Step
+from stillhouse.pipeline.steps.spec import Report, Step, flag_of
 
 PROCESSES = "STILLHOUSE_PROCESSES"
 """Environment variable with the number of processes; by default one per usable GPU."""
@@ -82,5 +82,5 @@ def step_words(step: Step, config: Any, inputs: Mapping[str, Path], outputs: Map
     flags = [
         step.argument(key, str(folders[key])) for port in (*step.inputs, *step.outputs) for key in port.keys(folders)
     ]
-    flags += [("--" + name.replace("_", "-"), as_text(getattr(config, name))) for name in field_types(step.config)]
+    flags += [(flag_of(name), as_text(getattr(config, name))) for name in field_types(step.config)]
     return [step.name, *(f"{flag}={value}" for flag, value in flags)]

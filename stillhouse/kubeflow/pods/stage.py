@@ -25,7 +25,7 @@ from stillhouse.core.errors import ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring import activity
 from stillhouse.core.monitoring.settings import TASK
-from stillhouse.core.monitoring.watch import watch_task
+from stillhouse.core.monitoring.watch import watch
 from stillhouse.core.own_files import link_or_copy
 from stillhouse.core.terminal import warn
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures, run_step
@@ -79,8 +79,9 @@ def run_stage(name: str, values: Mapping[str, Any]) -> str:
 
 def step_in_pod(step: GraphStep, config: Any, root: Path) -> Report:
     """Runs one step below `root`, on the pod's processes or nodes, and reports it to Prometheus."""
-    with watch_task(step.kind, say) as watched:
-        report = run_step(step.spec, config, step.input_paths(root), step.output_paths(root), watched, step.name)
+    with watch(step.kind, say, task=True) as watched:
+        watched.reported = True  # by this process or a node
+        report = run_step(step.spec, config, step.input_paths(root), step.output_paths(root), step.name)
     free_memory()
     return report
 

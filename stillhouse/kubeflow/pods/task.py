@@ -4,6 +4,10 @@
 
 A component of kfp brings its source with it, which Argo would keep some ten times for each task of a run. The functions
 are in the image, so the pods of our pipelines get their names, and kfp's executor does what it does for a component.
+
+Kubeflow can put a pipeline's parameters into images, volumes and resource amounts, but not into environment variables.
+It does pass a task's inputs on the command line of the task's process, so pipelines turn the parameters that the
+process needs into inputs (`pipelines/place.py`), and `pipeline_parameters` reads them there.
 """
 
 from __future__ import annotations
@@ -16,8 +20,8 @@ from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Any
 
+from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.settings import PIPELINE, TASK
-from stillhouse.kubeflow.pods.pipeline_parameters import CHANNEL, EXECUTOR_INPUT
 
 PACKAGE = "stillhouse.kubeflow.pods"
 """Where the modules with tasks' functions are."""
@@ -25,6 +29,11 @@ STATUS = "status"
 """The argument of a run's last task for which Kubeflow fills in how the others ended."""
 RETURNED = "Output"
 """kfp's name for what a function returns."""
+EXECUTOR_INPUT = "--executor_input"
+CHANNEL = "pipelinechannel--"
+"""The prefix that kfp gives a pipeline's parameter among a task's inputs."""
+COUNT = "accelerator_count"
+TYPE = "accelerator_type"
 
 
 def main(words: Sequence[str]) -> None:
@@ -59,6 +68,24 @@ def main(words: Sequence[str]) -> None:
         parameters, return_annotation=returns.get("return", Signature.empty)
     )
     Executor(given, call).execute()
+
+
+def pipeline_parameters(command_line: Sequence[str]) -> dict[str, Any]:
+    """The pipeline's parameters among the inputs of kfp's executor; empty in any other process."""
+    words = list(command_line)
+    if EXECUTOR_INPUT not in words[:-1]:
+        return {}
+    given = json.loads(words[words.index(EXECUTOR_INPUT) + 1])
+    values = given.get("inputs", {}).get("parameterValues", {})
+    return {name.removeprefix(CHANNEL): value for name, value in values.items() if name.startswith(CHANNEL)}
+
+
+def accelerator_count(chosen: dict[str, Any], default: int) -> int:
+    """How many accelerators a pod of the run has. Raises `InputError` for an invalid count."""
+    count = str(chosen.get(COUNT, default))
+    if not count.isdecimal() or int(count) < 1:
+        raise InputError(f"{COUNT} is {count!r}; use a whole number of at least 1")
+    return int(count)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ from stillhouse.experiments.zero_shot.plan import checked_plan, run_plan, write_
 from stillhouse.kubeflow.pods.in_pod import hand_over_figures
 from stillhouse.kubeflow.pods.process import one_line_errors, refuse_lost_gpu
 from stillhouse.pipeline.graph import ARTIFACTS
-from stillhouse.pipeline.step_command import flag_of
 from stillhouse.pipeline.steps.old_work import HANDED_OVER, remove_handed_over, remove_old_work
+from stillhouse.pipeline.steps.spec import flag_of
 
 NAME = "zero-shot"
 

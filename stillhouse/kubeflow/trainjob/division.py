@@ -15,8 +15,7 @@ from stillhouse.kubeflow.trainjob.launch import put_inputs
 from stillhouse.kubeflow.trainjob.parts import Part
 from stillhouse.pipeline.steps.execute import checked, work_name
 from stillhouse.pipeline.steps.registry import find_step
-from stillhouse.pipeline.steps.sharding import DIVIDED
-from stillhouse.pipeline.steps.spec import Step
+from stillhouse.pipeline.steps.spec import DIVIDED, Step
 
 
 class Division:

@@ -14,8 +14,8 @@ from typing import Any
 
 from stillhouse.core.config import read_as
 from stillhouse.kubeflow.placement import Accelerator, Placement
-from stillhouse.kubeflow.pods.pipeline_parameters import TYPE, accelerator_count, pipeline_parameters
 from stillhouse.kubeflow.pods.several_processes import PROCESSES
+from stillhouse.kubeflow.pods.task import TYPE, accelerator_count, pipeline_parameters
 from stillhouse.pipeline.steps.registry import steps
 
 NODES = "STILLHOUSE_NODES"

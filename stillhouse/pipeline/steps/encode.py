@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.core.context import Context, rank
-from stillhouse.pipeline.steps.sharding import ShardConfig
-from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, GATE, RETRIEVER, Paths, Port, Report, ShardConfig, Step
 from stillhouse.search.settings import EncodingConfig
 
 

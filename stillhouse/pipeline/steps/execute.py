@@ -31,11 +31,11 @@ from stillhouse.core.errors import InputError, ValidationFailed, access_errors
 from stillhouse.core.lock import only_process
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.monitoring.monitor import Monitor
-from stillhouse.core.monitoring.watch import watch_step
+from stillhouse.core.monitoring.watch import watch
 from stillhouse.models.settings import MODULES
 from stillhouse.pipeline.steps.old_work import DAYS, remove_old_work
 from stillhouse.pipeline.steps.places import read_outside
-from stillhouse.pipeline.steps.spec import Report, Step
+from stillhouse.pipeline.steps.spec import Report, Step, flag_of
 
 VERDICT = "validation"
 RETRIEVERS = ("encoder", "retriever")
@@ -60,7 +60,7 @@ def execute(
     `shares` is passed to the step as `Context.shares`.
     """
     quiet = run_context.quiet() or run_context.rank() > 0
-    with watch_step(step.name, run_context.say) as under_watch, access_errors(), watched(step.name, quiet):
+    with watch(step.name, run_context.say) as under_watch, access_errors(), watched(step.name, quiet):
         under_watch.report = _execute(step, config, inputs, outputs, under_watch.monitor, shares)
     return under_watch.report
 
@@ -205,15 +205,9 @@ def refuse_other_model(step: Step, inputs: Mapping[str, Path], index: str, model
     """Refuses an index that another model made. `index` and `model` are keys of inputs."""
     if manifest_of(inputs[index], "data").inputs.get("retriever") != manifest_of(inputs[model], "model").digest:
         raise InputError(
-            f"{step.name}: {as_flag(index)} was made by another model than {as_flag(model)}; run `stillhouse index` "
+            f"{step.name}: {flag_of(index)} was made by another model than {flag_of(model)}; run `stillhouse index` "
             "with this model"
         )
-
-
-def as_flag(key: str) -> str:
-    """The name of an input or output in messages: `--corpus`, or `--run bm25` for a port that takes many."""
-    port, slash, name = key.partition("/")
-    return f"--{port.replace('_', '-')}{' ' * len(slash)}{name}"
 
 
 def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
@@ -227,7 +221,7 @@ def refuse_mismatch(step: Step, manifests: Mapping[str, Manifest]) -> None:
                 continue
             if source in manifests and manifests[source].digest != digest:
                 raise InputError(
-                    f"step '{step.name}': {as_flag(name)} was made from another {source} than the {as_flag(source)} "
+                    f"step '{step.name}': {flag_of(name)} was made from another {source} than the {flag_of(source)} "
                     f"given here; run step '{manifest.step}' again with this {source}"
                 )
 
@@ -236,11 +230,13 @@ def refuse_outputs(inputs: Mapping[str, Path], outputs: Mapping[str, Path]) -> N
     """Refuses outputs that would replace something that no step wrote, and folders that lie inside one another."""
     for name, path in outputs.items():
         path = Path(path)
-        refuse_foreign(path, f"--{name}")
+        refuse_foreign(path, flag_of(name))
         for other, place in [*inputs.items(), *((key, value) for key, value in outputs.items() if key != name)]:
             one, two = path.resolve(), Path(place).resolve()
             if one == two or one in two.parents or two in one.parents:
-                raise InputError(f"--{name} {path} and {as_flag(other)} {place} overlap; give each a folder of its own")
+                raise InputError(
+                    f"{flag_of(name)} {path} and {flag_of(other)} {place} overlap; give each a folder of its own"
+                )
 
 
 def write_report(path: Path, report: Report) -> None:

@@ -184,6 +184,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=8,
+    version=9,
     divided=True,
 )

@@ -20,7 +20,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         return Report("no pre-training: the model passes unchanged", facts=facts)
     done = pretrain(config, inputs, context)
     done.save(outputs["encoder"])
-    write_curves(outputs["curves"], done.rows)
+    write_curves(outputs["curves"], done.rows, config.metric_for_best_model)
     # The share of a passage's tokens among the top k of its vector (BoW Figure 2).
     shares = ([rank, f"{share:.6f}"] for rank, share in done.coverage.items())
     write_csv(outputs["curves"] / "coverage.csv", ["k", "coverage"], shares)
@@ -63,6 +63,6 @@ STEP = Step(
     ),
     outputs=(Port("encoder", "the pre-trained encoder with its language-model head", kind="model"), CURVES),
     run=run,
-    version=3,
+    version=4,
     parallel=True,
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stillhouse.core.context import Context
-from stillhouse.pipeline.steps.sharding import ShardConfig
-from stillhouse.pipeline.steps.spec import CORPUS, RERANKER, Paths, Port, Report, Step
+from stillhouse.pipeline.steps.spec import CORPUS, RERANKER, Paths, Port, Report, ShardConfig, Step
 from stillhouse.training.settings import ScoredPairsConfig
 
 

@@ -18,13 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stillhouse.core.config import setting
 from stillhouse.core.context import Context
+from stillhouse.core.errors import InputError
 from stillhouse.core.report import Report as Report
 
 T = TypeVar("T")
 Paths = Mapping[str, Path]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """The name of a folder of a port that takes many."""
+DIVIDED: Mapping[str, str] = {"index": "encode", "importance": "count", "score-pairs": "score-shard"}
+"""The steps whose work several machines may share, and the step that does one part of it."""
+
+
+def flag_of(key: str) -> str:
+    """The flag of a setting, an input or an output: `--corpus`, or `--run bm25` for a port that takes many."""
+    name, slash, folder = key.partition("/")
+    return f"--{name.replace('_', '-')}{' ' * len(slash)}{folder}"
 
 
 def named(folders: Mapping[str, T], port: str) -> dict[str, T]:
@@ -56,7 +66,7 @@ class Port:
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        return flag_of(self.name)
 
     @property
     def takes(self) -> str:
@@ -120,3 +130,15 @@ class Step:
         """The folder names of each port that takes many, in order; manifests sort what they record."""
         given = {port.name: list(named(folders, port.name)) for port in self.inputs if port.many}
         return {name: names for name, names in given.items() if names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardConfig:
+    """The settings of a step that does one of several parts. Raises `InputError` for a part beyond the last."""
+
+    shard: int = setting(1, "the number of this shard, from 1", minimum=1)
+    shards: int = setting(1, "how many parts the corpus is divided into", minimum=1)
+
+    def __post_init__(self) -> None:
+        if self.shard > self.shards:
+            raise InputError(f"there is no shard {self.shard} of {self.shards}; they are numbered from 1")

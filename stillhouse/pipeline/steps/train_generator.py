@@ -64,4 +64,5 @@ STEP = Step(
     inputs=(Port("corpus", "the corpus folder with labelled questions"),),
     outputs=(Port("generator", "the language model, for `generate-queries`", kind="model"), CURVES),
     run=run,
+    version=2,
 )

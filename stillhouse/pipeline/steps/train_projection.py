@@ -36,5 +36,5 @@ STEP = Step(
     ),
     outputs=(Port("retriever", "the bi-encoder with the layer", kind="model"), CURVES),
     run=run,
-    version=4,
+    version=5,
 )

@@ -56,7 +56,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         encoder = BiEncoder.load(inputs["encoder"])
     encoder.save(outputs["retriever"])
     copy_content(inputs["old_index"], outputs["index"])
-    write_curves(outputs["curves"], found.rows)
+    write_curves(outputs["curves"], found.rows, found.metric_in_curves)
     gain = found.gain
     said = (
         f"dev {found.measure} {found.start[found.measure]:.3f} to {found.end[found.measure]:.3f}, "
@@ -121,5 +121,5 @@ STEP = Step(
         CURVES,
     ),
     run=run,
-    version=5,
+    version=6,
 )

@@ -56,7 +56,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus, negatives = Corpus.open(inputs["corpus"]), Negatives.read(inputs["negatives"])
     rows = fit_reranker(model, corpus, negatives, config, context)
     model.save(outputs["reranker"])
-    write_curves(outputs["curves"], rows)
+    write_curves(outputs["curves"], rows, metric_in_curves(config))
     return Report(describe(rows, metric_in_curves(config)), metrics=metrics_of(rows, metric_in_curves(config)))
 
 
@@ -77,4 +77,5 @@ STEP = Step(
     ),
     outputs=(RERANKER, CURVES),
     run=run,
+    version=2,
 )

@@ -74,8 +74,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context, loss: L
     negatives, teacher = Negatives.read(inputs["negatives"]), Teacher.read(inputs["teacher"]) if distilled else None
     rows = fit_retriever(encoder, corpus, negatives, teacher, config, context, loss)
     encoder.save(outputs["retriever"])
-    write_curves(outputs["curves"], rows)
     metric = metric_in_curves(config)
+    write_curves(outputs["curves"], rows, metric)
     summary = describe(rows, metric)
     if weak:
         summary += "; without its teacher, which does not beat its student"
@@ -95,6 +95,6 @@ STEP = Step(
     ),
     outputs=(RETRIEVER, CURVES),
     run=run,
-    version=4,
+    version=5,
     parallel=True,
 )

@@ -33,7 +33,7 @@ def exporter() -> Iterator[Exporter]:
 
 def scrape(exporter: Exporter) -> dict[str, dict[str, float]]:
     """Return the samples served now, by name and by the metric's own label."""
-    with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=5) as answer:
+    with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):

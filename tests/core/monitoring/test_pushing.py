@@ -11,7 +11,7 @@ from gateway_stand_in import Gateway
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError, NotFinite, ValidationFailed
-from stillhouse.core.monitoring.watch import watch_step
+from stillhouse.core.monitoring.watch import watch
 from stillhouse.kubeflow.pipelines.schedules.watch import report_schedule, watch_interval
 from stillhouse.pipeline.steps.spec import Report
 
@@ -31,14 +31,14 @@ def test_a_step_pushes_one_group_without_its_run(
 
 def test_the_task_of_the_graph_names_the_group(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_TASK", "retriever_2")
-    with watch_step("train-retriever", print) as watched:
+    with watch("train-retriever", print) as watched:
         watched.report = Report("done", metrics={"heldout_loss": 1.5})
     assert gateway.pushes[0][1].endswith("/step/retriever_2")
     assert gateway.pushes[0][2]["stillhouse_step_figure", "heldout_loss"] == 1.5
 
 
 def test_a_failed_step_pushes_its_reason(gateway: Gateway) -> None:
-    with pytest.raises(NotFinite), watch_step("mine", print):
+    with pytest.raises(NotFinite), watch("mine", print):
         raise NotFinite("the loss is nan at step 3")
     samples = gateway.pushes[0][2]
     assert samples["stillhouse_step_success", ""] == 0
@@ -47,9 +47,9 @@ def test_a_failed_step_pushes_its_reason(gateway: Gateway) -> None:
 
 
 def test_a_failed_validation_pushes_its_verdict(gateway: Gateway) -> None:
-    with pytest.raises(ValidationFailed), watch_step("validate", print):
+    with pytest.raises(ValidationFailed), watch("validate", print):
         raise ValidationFailed("no", Report("no", facts={"passed": False}))
-    with watch_step("validate", print) as watched:
+    with watch("validate", print) as watched:
         watched.report = Report("yes", facts={"passed": True})
     verdicts = [samples["stillhouse_validation_passed", ""] for _, _, samples in gateway.pushes]
     assert verdicts == [0, 1]
@@ -58,7 +58,7 @@ def test_a_failed_validation_pushes_its_verdict(gateway: Gateway) -> None:
 
 def test_a_step_pushes_its_throughput(gateway: Gateway) -> None:
     begun = time.monotonic()
-    with watch_step("score-pairs", print) as watched:
+    with watch("score-pairs", print) as watched:
         watched.monitor.began("scoring", 100, 0)
         watched.monitor.advanced("scoring", 100)
         time.sleep(0.05)
@@ -90,7 +90,7 @@ def test_a_failed_push_costs_a_line_and_nothing_more(
 def test_a_taken_port_costs_a_line_and_nothing_more(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STILLHOUSE_METRICS_PORT", str(gateway.server.server_port))
     lines: list[str] = []
-    with watch_step("mine", lines.append) as watched:
+    with watch("mine", lines.append) as watched:
         watched.monitor.advanced("mining", 1)
     assert "cannot serve metrics" in lines[0]
     assert gateway.pushes[0][2]["stillhouse_step_success", ""] == 1
@@ -98,7 +98,7 @@ def test_a_taken_port_costs_a_line_and_nothing_more(gateway: Gateway, monkeypatc
 
 def test_only_the_first_of_several_processes_pushes(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
-    with watch_step("pretrain", print):
+    with watch("pretrain", print):
         pass
     assert gateway.pushes == []
 

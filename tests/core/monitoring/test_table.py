@@ -9,7 +9,7 @@ import pytest
 from stillhouse.core.errors import InputError, NotFinite, ValidationFailed
 from stillhouse.core.monitoring.settings import LONGEST_LABEL, MonitoringSettings, label, monitoring_settings
 from stillhouse.core.monitoring.table import LIVE, REASONS, RESULTS, RUNS, SCHEDULES, SERVICES
-from stillhouse.core.monitoring.watch import reason, watch_step
+from stillhouse.core.monitoring.watch import reason, watch
 
 
 def test_nothing_is_both_served_and_pushed() -> None:
@@ -63,7 +63,7 @@ def test_labels_are_short_and_plain() -> None:
 
 def test_a_step_that_nobody_watches_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with watch_step("mine", print) as watched:
+    with watch("mine", print) as watched:
         watched.monitor.trained(1.0, 1.0, 1.0, 1)
 
 

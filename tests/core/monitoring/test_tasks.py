@@ -14,7 +14,7 @@ from gateway_stand_in import Gateway
 from stillhouse import cli
 from stillhouse.core.artifacts import write_manifest
 from stillhouse.core.errors import CrashElsewhere, InputError, ValidationFailed
-from stillhouse.core.monitoring.watch import watch_task
+from stillhouse.core.monitoring.watch import watch
 from stillhouse.kubeflow.pods import run_control
 from stillhouse.kubeflow.pods.refresh import ASKED, run_check, run_release
 from stillhouse.kubeflow.pods.run_control import TEXT
@@ -95,7 +95,7 @@ def test_a_step_s_pod_pushes_the_failure_of_its_nodes(
 
 
 def test_the_pod_pushes_nothing_for_a_step_that_succeeded(gateway: Gateway) -> None:
-    with watch_task("pretrain", print) as watched:
+    with watch("pretrain", print, task=True) as watched:
         watched.reported = True
     assert gateway.pushes == []
 
@@ -208,6 +208,6 @@ def test_a_run_that_a_user_cancelled_is_not_a_failure(state: str, gateway: Gatew
 
 
 def test_a_task_that_fails_for_its_own_reason_ends_with_it(gateway: Gateway) -> None:
-    with pytest.raises(ValidationFailed), watch_task("gate", print):
+    with pytest.raises(ValidationFailed), watch("gate", print, task=True):
         raise ValidationFailed("the corpus did not pass")
     assert reasons(gateway.pushes[0][2]) == ["validation"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from exit_handler import guarded_tasks
+from quick_steps import quicken_steps
 
 from stillhouse.experiments.comparison.plan import Plan, make_plan
 from stillhouse.experiments.comparison.sweep import make_sweep
@@ -18,8 +18,6 @@ from stillhouse.kubeflow.pods.compare import do_job, shared_stages, shared_steps
 from stillhouse.kubeflow.pods.run_parameters import recipe_of_run
 from stillhouse.kubeflow.pods.stage import step_in_pod, write_recipe
 from stillhouse.pipeline.recipes import find_recipe, load_recipe
-from stillhouse.pipeline.steps import registry
-from stillhouse.pipeline.steps.spec import Report
 
 VARIANTS: list[dict[str, Any]] = [
     {"name": "none", "pretraining": False},
@@ -42,14 +40,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return next(yaml.safe_load_all(path.read_text()))
 
 
-def tasks_of(compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The tasks inside the exit handler, by label."""
-    [handler] = [part for name, part in compiled["components"].items() if name.startswith("comp-exit-handler")]
-    return {task["taskInfo"]["name"]: task for task in handler["dag"]["tasks"].values()}
-
-
 def test_shared_stages_run_once_before_the_variants(compiled: dict[str, Any]) -> None:
-    tasks = tasks_of(compiled)
+    tasks = guarded_tasks(compiled)
     shared = [stage.name for stage, _ in shared_stages(plan())]
     assert set(tasks) == {"check", "comparison", *shared}
     before = {step.name for step in shared_steps(plan())}
@@ -127,14 +119,7 @@ def test_runs_share_the_steps_of_their_seed(tmp_path: Path, monkeypatch: pytest.
     """A node, or a task that is tried again, finds what an earlier run made for both."""
     ran: list[str] = []
 
-    def stand_in(name: str, config: Any, inputs: Any, outputs: Any, context: Any) -> Report:
-        ran.append(name)
-        for folder in outputs.values():
-            (folder / "text").write_text(str(config))
-        return Report("made", {}, {"passed": True})
-
-    for name, step in list(registry.steps().items()):
-        monkeypatch.setitem(registry.steps(), name, dataclasses.replace(step, run=partial(stand_in, name)))
+    quicken_steps(monkeypatch, lambda name, config: ran.append(name))
     made = plan([{"name": name, "overrides": {"retriever_1.epochs": n}} for n, name in enumerate(("one", "two"), 1)])
     for stage, settings in shared_stages(made):
         for step in stage.steps:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from chat_server import ChatServer, serving
 from kfp import compiler
+from test_questions_everywhere import STAGES
 
 from stillhouse import cli
 from stillhouse.core.artifacts import read_manifest
@@ -35,12 +36,7 @@ def server() -> Iterator[ChatServer]:
 @pytest.fixture
 def recipe(server: ChatServer) -> dict[str, Any]:
     return {
-        "stages": {
-            "passages": {"step": "ingest", "settings_of": "ingest"},
-            "passages_bm25": {"step": "bm25", "settings_of": "bm25", "corpus": "passages/corpus"},
-            "generated": {"step": "generate-queries", "corpus": "passages/corpus", "bm25": "passages_bm25/bm25"},
-            "ingest": {"generated": "generated/queries"},
-        },
+        "stages": STAGES,
         "ingest": {"source": "corpus.jsonl", "seed": 7},
         "generated": {"base_url": server.address, "model": "m"},
         "validate": {"min_train_queries": 1},

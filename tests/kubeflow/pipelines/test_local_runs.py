@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from beir_source import write_beir
 from kfp import dsl, local
 from kfp.dsl.base_component import BaseComponent
 
@@ -70,13 +71,10 @@ def test_a_run_that_is_started_again_starts_no_stage_that_an_earlier_one_did(
 @pytest.mark.long
 def test_many_corpora_one_of_them_broken(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one", "two"):
-        folder = tmp_path / name
-        (folder / "qrels").mkdir(parents=True)
-        rows = [{"_id": f"p{i}", "title": "", "text": f"the {word} sings"} for i, word in enumerate(("bird", "fish"))]
-        queries = [{"_id": f"q{i}", "text": f"which {word}"} for i, word in enumerate(("bird", "fish"))]
-        for file, content in (("corpus", rows), ("queries", queries)):
-            (folder / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content))
-        (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\tp0\t1\nq1\tp1\t1\n")
+        words = ("bird", "fish")
+        write_beir(
+            tmp_path / name, [f"the {word} sings" for word in words], [f"which {word}" for word in words], test=[0, 1]
+        )
     (tmp_path / "two" / "corpus.jsonl").write_text("")
     weights = {"method": "weights", "bm25": 1.0, "dense": 0.0, "depth": 5}
     (tmp_path / "hybrid.json").write_text(json.dumps(weights))

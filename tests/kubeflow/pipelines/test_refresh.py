@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from exit_handler import Tasks, guarded_tasks
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
 from stillhouse.core.errors import InputError
@@ -27,7 +28,6 @@ from stillhouse.releases.refresh.plan import Level, Parameters, write_recipe
 
 LEVELS = Levels.of(SIMLM_STEPS)
 REPOSITORY = "https://git.example/search/releases.git"
-Tasks = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,9 @@ def tasks_of(compiled: dict[str, Any], component: str) -> Tasks:
     return compiled["components"][component]["dag"]["tasks"]  # type: ignore[no-any-return]
 
 
-def inside(compiled: dict[str, Any]) -> Tasks:
-    """The tasks inside the exit handler, by label."""
-    [handler] = [name for name in compiled["components"] if name.startswith("comp-exit-handler")]
-    return {task["taskInfo"]["name"]: task for task in tasks_of(compiled, handler).values()}
-
-
 def climbed(compiled: dict[str, Any]) -> Tasks:
     """The tasks that run if the corpus changed, by label."""
-    [task] = [of for of in inside(compiled).values() if of.get("triggerPolicy", {}).get("condition")]
+    [task] = [of for of in guarded_tasks(compiled).values() if of.get("triggerPolicy", {}).get("condition")]
     assert "!= 'nothing'" in task["triggerPolicy"]["condition"]
     return {one["taskInfo"]["name"]: one for one in tasks_of(compiled, task["componentRef"]["name"]).values()}
 
@@ -129,7 +123,8 @@ def test_only_pods_that_need_git_have_its_key(whole: Compiled) -> None:
 
 
 def test_the_recipe_travels_with_the_pipeline_once(compiled: dict[str, Any]) -> None:
-    text = inside(compiled)["check_parameters"]["inputs"]["parameters"]["recipe_text"]["runtimeValue"]["constant"]
+    given = guarded_tasks(compiled)["check_parameters"]["inputs"]["parameters"]
+    text = given["recipe_text"]["runtimeValue"]["constant"]
     carried, recipe = yaml.safe_load(text), load_recipe(find_recipe("micro"))
     assert carried == recipe
     assert set(yaml.safe_load(write_recipe(carried))) == set(known_steps(recipe)), "DVC looks for every step's section"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from exit_handler import guarded_tasks
 from kfp import compiler
 
 from stillhouse.core.errors import InputError
@@ -14,22 +15,12 @@ from stillhouse.kubeflow.pipelines.train import build_pipeline
 from stillhouse.pipeline.graph import SIMLM_STEPS
 from stillhouse.pipeline.graph_steps import stages_of
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def compiled(recipe: dict[str, Any]) -> dict[str, Any]:
     compiler.Compiler().compile(build_pipeline(recipe), "pipeline.yaml")
     return yaml.safe_load(Path("pipeline.yaml").read_text())
-
-
-def tasks_of(content: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tasks inside the exit handler."""
-    [component] = [part for name, part in content["components"].items() if name.startswith("comp-exit-handler")]
-    return list(component["dag"]["tasks"].values())
 
 
 def test_a_bad_recipe_is_refused_when_compiled() -> None:
@@ -39,7 +30,8 @@ def test_a_bad_recipe_is_refused_when_compiled() -> None:
 
 def test_only_stages_use_kubeflows_cache() -> None:
     """The cache knows an input only by name, but a stage has the digests of what it reads among its arguments."""
-    cached = {task["taskInfo"]["name"] for task in tasks_of(compiled({})) if task["cachingOptions"].get("enableCache")}
+    tasks = guarded_tasks(compiled({}))
+    cached = {name for name, task in tasks.items() if task["cachingOptions"].get("enableCache")}
     assert cached == {stage.name for stage in stages_of(SIMLM_STEPS)}
 
 

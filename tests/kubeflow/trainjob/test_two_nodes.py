@@ -31,18 +31,8 @@ from stillhouse.pipeline.steps.registry import find_step
 
 pytestmark = pytest.mark.slow
 
-PRETRAINING = {
-    "objective": "mlm",
-    "gradient_accumulation_steps": 2,
-    "max_steps": 6,
-    "batch_size": 8,
-    "eval_steps": 2,
-    "max_length": 32,
-    "heldout_fraction": 0.25,
-    "learning_rate": 0.03,
-    "epochs": 100.0,
-    "precision": "fp32",
-}
+PRETRAINING = {"objective": "mlm", "gradient_accumulation_steps": 2, "max_steps": 6, "batch_size": 8, "eval_steps": 2}
+PRETRAINING |= {"max_length": 32, "heldout_fraction": 0.25, "learning_rate": 0.03, "epochs": 100.0, "precision": "fp32"}
 ENVIRONMENT = {"STILLHOUSE_DEVICE": "cpu", "STILLHOUSE_WORK": "/volume"}
 SETTINGS = NodeSettings(
     task="pretraining",

@@ -35,7 +35,7 @@ def test_the_next_item_is_prepared_ahead_but_none_past_the_end() -> None:
         for number in range(2, 5):
             assert ahead(number) == number * number
             if number < 4:
-                assert made.next_begun[number + 1].wait(10), "the next one is not made before it is asked for"
+                assert made.next_begun[number + 1].wait(60), "the next one is not made before it is asked for"
     assert made.begun == [2, 3, 4]
     assert len(made.threads) == 1 and threading.get_ident() not in made.threads
 
@@ -72,7 +72,7 @@ def test_one_item_is_written_behind_and_all_are_written_at_the_end() -> None:
     free = threading.Event()
 
     def write(number: int) -> None:
-        free.wait(10)
+        free.wait(60)
         written.append(number)
 
     with Behind() as behind:

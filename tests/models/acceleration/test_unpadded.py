@@ -14,17 +14,9 @@ from stillhouse.models.acceleration.unpadded import MODEL_TYPES, leaves_padding_
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LENGTHS = torch.tensor([17, 3, 9, 1, 12, 17])
-SIZES: dict[str, Any] = {
-    "vocab_size": 100,
-    "num_hidden_layers": 3,
-    "hidden_size": 32,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 24,
-    "initializer_range": 0.3,
-    "num_labels": 1,
-    "type_vocab_size": 2,
-}
+SIZES: dict[str, Any] = {"vocab_size": 100, "num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4}
+SIZES |= {"intermediate_size": 64, "max_position_embeddings": 24, "type_vocab_size": 2}
+SIZES |= {"initializer_range": 0.3, "num_labels": 1}
 OF_TYPE: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": 16},
     "distilbert": {"n_layers": 3, "dim": 32, "n_heads": 4, "hidden_dim": 64, "seq_classif_dropout": 0.0},

@@ -12,6 +12,7 @@ import pytest
 
 import stillhouse
 
+pytestmark = pytest.mark.usefixtures("here")
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 SMALL: dict[str, dict[str, Any]] = {
     "ingest": {"max_articles": 11},
@@ -21,11 +22,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "train_reranker": {"max_steps": 1, "max_length": 48, "eval_steps": 100},
     "score_pairs": {"depth": 3},
 }
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def smaller(function: Callable[..., Any], settings: dict[str, Any]) -> Callable[..., Any]:

@@ -25,6 +25,17 @@ def dense(run_step: Callable[..., dict[str, Path]], small_corpus: Path, retrieve
     return {"corpus": small_corpus, "retriever": retriever, "index": index}
 
 
+@pytest.fixture
+def indexed(dense: dict[str, Path]) -> dict[str, Path]:
+    """Return the same by the names of the inputs of a training on an index."""
+    return {"corpus": dense["corpus"], "encoder": dense["retriever"], "old_index": dense["index"]}
+
+
+@pytest.fixture
+def bm25(run_step: Callable[..., dict[str, Path]], small_corpus: Path) -> Path:
+    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
+
+
 @pytest.fixture(scope="session")
 def uneven_corpus(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the small corpus with two-sentence passages of 13 to 19 tokens: `tiny_modernbert` has a window of 7."""

@@ -1,12 +1,14 @@
-"""Compares a retriever's results in the steps with all scores of the same folder in sentence-transformers."""
+"""Compares what the steps find with all scores: of the same folder in sentence-transformers, and of bm25s."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import bm25s
 import numpy as np
 import pytest
+import Stemmer
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -15,6 +17,15 @@ from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.evaluation.runs import read_run
 from stillhouse.search.searcher import Searcher
+
+
+def bm25_scores(queries: list[str], passages: list[str]) -> np.ndarray:
+    """The score of every query with every passage in bm25s, [Q, N]."""
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
+    index = bm25s.BM25(k1=1.5, b=0.75)
+    index.index(bm25s.tokenize(passages, **options), show_progress=False)
+    words = bm25s.tokenize(queries, return_ids=False, **options)
+    return np.stack([index.get_scores(each) if each else np.zeros(len(passages)) for each in words])
 
 
 def check_search(

@@ -12,6 +12,7 @@ from passage_corpora import write_passages
 from shown_page import Page
 
 from stillhouse.core.artifacts import whole_folder, write_manifest
+from stillhouse.core.curves import HELDOUT_LOSS, CurveRow, write_curves
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.passage_ids import PassageIds
 from stillhouse.evaluation.runs import write_run
@@ -53,13 +54,13 @@ def make_run(folder: Path, system: str, right: int, depth: int = 12) -> Path:
     return folder
 
 
-def make_curves(folder: Path, ranking: Sequence[float] = ()) -> Path:
+def make_curves(folder: Path, ranking: Sequence[float] = (), signal: str = "dev_nDCG@10") -> Path:
     """Write curves of three measurements. If `ranking` is given, it is the signal that chooses the checkpoint."""
     with whole_folder(folder) as staging:
-        (staging / "curves.csv").write_text("step,train_loss,heldout_loss\n0,3.25,3.25\n10,2,2.125\n20,1,1.5\n")
-        if ranking:
-            lines = [f"{10 * row},dev_nDCG@10,{value}\n" for row, value in enumerate(ranking)]
-            (staging / "signals.csv").write_text("step,signal,value\n" + "".join(lines))
+        losses = ((0, 3.25, 3.25), (10, 2.0, 2.125), (20, 1.0, 1.5))
+        signals = [{signal: value} for value in ranking] or [{}] * len(losses)
+        rows = [CurveRow(*loss, signals=own) for loss, own in zip(losses, signals)]
+        write_curves(staging, rows, signal if ranking else HELDOUT_LOSS)
         write_manifest(staging, "train-retriever", {}, {}, {})
     return folder
 
@@ -124,6 +125,25 @@ def test_the_page_shows_every_system_and_training_and_stands_alone(whole: tuple[
     references = [v for _, a in page.tags for k, v in a.items() if k in ("src", "href", "xlink:href")]
     assert all(v and v.startswith("#") for v in references)
     assert not re.search(r"url\((?!#)|@import", text)
+
+
+@pytest.mark.parametrize(
+    ("signal", "ranking", "said"),
+    [
+        ("ict_RR@10", (0.4, 0.9, 0.1), "kept 2.125 from step 10."),
+        ("ict_RR@10", (0.9, 0.4, 0.1), "it found nothing better than its start, which was kept."),
+        ("dev_RR@10", (0.4, 0.9, 0.1), "RR@10 on dev 0.400 → 0.900, kept from step 10."),
+        ("dev_RR@10", (0.4, 0.4, 0.1), "RR@10 on dev 0.400 → 0.400, kept from step 10."),  # its loss is lower
+        ("dev_RR@10", (0.9, 0.4, 0.1), "RR@10 on dev 0.900 → 0.900; it found nothing better than its start"),
+    ],
+)
+def test_the_page_names_the_step_that_the_training_kept(
+    signal: str, ranking: tuple[float, ...], said: str, tmp_path: Path
+) -> None:
+    inputs = {"corpus": make_corpus(tmp_path / "corpus"), "run/bm25": make_run(tmp_path / "run", "bm25", 3)}
+    inputs["curves/pretraining"] = make_curves(tmp_path / "curves", ranking, signal)
+    shown = Page((evaluate(inputs, tmp_path / "out") / "report.html").read_text(encoding="utf-8")).shown
+    assert said in " ".join(shown.split())
 
 
 def test_the_page_escapes_what_the_corpus_says(whole: tuple[dict[str, Path], Path]) -> None:

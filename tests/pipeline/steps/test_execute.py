@@ -46,6 +46,8 @@ CASES = [
     ("a file", {}, {"corpus": "thesis/chapter.txt"}, "no step wrote it"),
     ("one folder for two outputs", {}, {"retriever": "new", "curves": "new"}, "overlap"),
     ("an output around an input", {"corpus": "old/corpus"}, {"tokens": "old"}, "overlap"),
+    ("two words", {}, {"document_scores": "thesis"}, "--document-scores: .*no step wrote it"),
+    ("two words twice", {}, {"all_scores": "new", "curves": "new"}, "--all-scores .* --curves .* overlap"),
     ("an output inside an input", {"corpus": "old"}, {"tokens": "old/tokens"}, "overlap"),
 ]
 

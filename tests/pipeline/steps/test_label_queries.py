@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 import pytest
-import Stemmer
 from beir_source import write_beir
+from exact_ranking import bm25_scores
 from sentence_transformers import SentenceTransformer
 
 from stillhouse.core.errors import InputError
@@ -66,12 +65,8 @@ def test_the_surest_questions_get_the_passage_that_all_scores_put_first(
     model = SentenceTransformer(str(retriever), device="cpu")
     passages_ND = model.encode(texts).astype(np.float64)
     spread = np.mean([np.std(np.delete(passages_ND @ own, row)) for row, own in enumerate(passages_ND)])
-    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
-    index = bm25s.BM25(k1=1.5, b=0.75)
-    index.index(bm25s.tokenize(texts, **options), show_progress=False)
-    lexical_QN = np.stack([index.get_scores(words) for words in bm25s.tokenize(asked, return_ids=False, **options)])
     factor = 3 if misfit(texts, retriever) else 1
-    scores_QN = 0.3 * spread * factor * lexical_QN + model.encode(asked) @ passages_ND.T
+    scores_QN = 0.3 * spread * factor * bm25_scores(asked, texts) + model.encode(asked) @ passages_ND.T
     articles = corpus.passages["article_id"].where(corpus.passages["article_id"] != "", corpus.passages["passage_id"])
     assert (articles.nunique() < len(texts)) == pieces
     best_QD = np.stack([scores_QN[:, articles == name].max(axis=1) for name in articles.unique()], axis=1)

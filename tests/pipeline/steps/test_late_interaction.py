@@ -34,11 +34,6 @@ def context(tmp_path: Path) -> Context:
     return Context(tmp_path, "cpu", quiet=True)
 
 
-@pytest.fixture
-def bm25(run_step: Run, small_corpus: Path) -> Path:
-    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
-
-
 def slow_scores(
     folder: Path, queries: list[str], passages: list[str], prompt: str = "", weighted: bool = True
 ) -> np.ndarray:

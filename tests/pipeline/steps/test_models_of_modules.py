@@ -22,8 +22,8 @@ from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.pair_scores import score_pairs
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.pretraining.masked_lm import load_masked_lm
-from stillhouse.training import loop
 
+pytestmark = pytest.mark.usefixtures("last_parameters")
 Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 3, "batch_size": 4, "negatives_per_query": 2, "negatives_depth": 4, "precision": "fp32"}
 TUNING |= {"learning_rate": 0.001}
@@ -41,12 +41,6 @@ KINDS |= {
 }
 KINDS |= {name: ("bert", pooled(name)) for name in ("max", "mean", "mean_sqrt_len_tokens")}
 KINDS |= {"weightedmean": ("qwen3", pooled("weightedmean"))}
-
-
-@pytest.fixture(autouse=True)
-def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the last parameters of each training, because the first ones may be the best on such a small corpus."""
-    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
 
 
 def base_model(kind: str, folder: Path) -> Path:

@@ -88,6 +88,16 @@ def test_every_objective_lowers_its_heldout_loss(prepared: Prepared, tmp_path: P
     assert losses[best // 5] == min(losses)
 
 
+def test_the_curves_mark_the_step_that_another_signal_chose(prepared: Prepared, tmp_path: Path) -> None:
+    training = {"max_steps": 20, "eval_steps": 5, "learning_rate": 3e-3, "metric_for_best_model": COVERAGE}
+    folder = pretrain(prepared.inputs(), tmp_path, objective="mlm", **training)
+    with (tmp_path / "curves" / "curves.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    [kept] = [row for row in rows if row["kept"] == "1"]
+    assert int(kept["step"]) == read_manifest(folder).facts["best_step"]
+    assert kept["heldout_loss"] != min(row["heldout_loss"] for row in rows), "the loss chose another"
+
+
 @pytest.fixture(scope="module")
 def articles(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write tokens of 8 articles, each with 3 passages of 3 sentences and links to all other articles."""

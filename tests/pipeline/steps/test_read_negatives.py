@@ -112,6 +112,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "ids that are none": ('{"qid": "q1", "neg": [[1]]}\n', "is not an id"),
     "JSON cut off": ('{"qid": "q1", "neg": ["p2"]}\n{"qid": "q2", "n', "cannot be read"),
     "DPR without hard negatives": ('[{"question": "q"}]', "no `hard_negative_ctxs`"),
+    "DPR with an id that is none": (
+        '[{"question": "q", "hard_negative_ctxs": [{"passage_id": null, "text": "t"}]}]',
+        "question 1 .*: None is not an id",
+    ),
     "DPR cut off": ('[{"question": "q", "hard_negative_ctxs": []},', "is damaged"),
 }
 

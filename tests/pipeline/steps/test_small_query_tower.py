@@ -26,24 +26,16 @@ Run = Callable[..., dict[str, Path]]
 TUNING = {"max_steps": 150, "epochs": None, "batch_size": 12, "learning_rate": 0.003, "precision": "fp32"}
 
 
-@pytest.fixture
-def released(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, "old", precision="fp32")["index"]
-    return {"corpus": small_corpus, "encoder": retriever, "old_index": index}
-
-
-def check_tower(made: dict[str, Path], released: dict[str, Path], work: Path) -> None:
+def check_tower(made: dict[str, Path], indexed: dict[str, Path], work: Path) -> None:
     """Passages keep their vectors, sentence-transformers and `Searcher` agree, and queries come near the large ones."""
-    corpus = Corpus.open(released["corpus"])
+    corpus = Corpus.open(indexed["corpus"])
     queries, texts = list(corpus.queries["text"]), passage_texts(corpus)
-    large, both = (
-        SentenceTransformer(str(folder), device="cpu") for folder in (released["encoder"], made["retriever"])
-    )
+    large, both = (SentenceTransformer(str(folder), device="cpu") for folder in (indexed["encoder"], made["retriever"]))
     passages_ND = large.encode_document(texts)
     np.testing.assert_allclose(both.encode_document(texts), passages_ND, atol=1e-5)
     small_QD, large_QD = both.encode_query(queries), large.encode_query(queries)
     assert (small_QD * large_QD).sum(axis=1).mean() > 0.9
-    context, folders = Context(work, "cpu", quiet=True), made | {"corpus": released["corpus"]}
+    context, folders = Context(work, "cpu", quiet=True), made | {"corpus": indexed["corpus"]}
     searcher = Searcher(folders["corpus"], folders["retriever"], folders["index"], context)
     release = Release({name: folders[name] for name in ("corpus", "retriever", "index")}, context)
     served = release.rank(
@@ -54,19 +46,19 @@ def check_tower(made: dict[str, Path], released: dict[str, Path], work: Path) ->
         assert searcher.search(query, 1)[0].score == best and found.scores == [best]
 
 
-def test_fewer_layers_of_the_same_model(run_step: Run, released: dict[str, Path], tmp_path: Path) -> None:
-    made = run_step("train-query-encoder", released, layers=1, **TUNING)
+def test_fewer_layers_of_the_same_model(run_step: Run, indexed: dict[str, Path], tmp_path: Path) -> None:
+    made = run_step("train-query-encoder", indexed, layers=1, **TUNING)
     encoder = BiEncoder.load(made["retriever"])
     counts = [encoder.tower(role).encoder.config.num_hidden_layers for role in ("query", "passage")]  # type: ignore[union-attr]
     assert counts == [1, 2]
-    check_tower(made, released, tmp_path)
-    epoch = run_step("train-query-encoder", released, "epoch", layers=1, **TUNING | {"max_steps": None, "epochs": 1})
-    sentences = [text for text in passage_texts(Corpus.open(released["corpus"])) if len(text.split()) >= 4]
-    queries = Corpus.open(released["corpus"]).queries_of("train")
+    check_tower(made, indexed, tmp_path)
+    epoch = run_step("train-query-encoder", indexed, "epoch", layers=1, **TUNING | {"max_steps": None, "epochs": 1})
+    sentences = [text for text in passage_texts(Corpus.open(indexed["corpus"])) if len(text.split()) >= 4]
+    queries = Corpus.open(indexed["corpus"]).queries_of("train")
     steps = pd.read_csv(epoch["curves"] / "curves.csv")["step"].iloc[-1]
     assert steps == -(-(len(queries) + len(sentences)) // 12)
     with pytest.raises(InputError, match="the model has 2"):
-        run_step("train-query-encoder", released, "refused", layers=2, **TUNING)
+        run_step("train-query-encoder", indexed, "refused", layers=2, **TUNING)
 
 
 def test_one_layer_computes_no_padding(run_step: Run, tiny_model: Path) -> None:
@@ -81,12 +73,12 @@ def test_one_layer_computes_no_padding(run_step: Run, tiny_model: Path) -> None:
         torch.testing.assert_close(tower(ids_BL, attention_BL), padded_BD)
 
 
-def test_another_model_with_a_projection(run_step: Run, released: dict[str, Path], tmp_path: Path) -> None:
+def test_another_model_with_a_projection(run_step: Run, indexed: dict[str, Path], tmp_path: Path) -> None:
     chain = [opened("roberta", tmp_path / "transformer"), Pooling(32, "mean"), Dense(32, 20), Normalize()]
     small = saved(chain, tmp_path / "small")
     fetched = run_step("fetch-model", {}, "small", model=str(small), query_length=16, passage_length=24)["encoder"]
-    made = run_step("train-query-encoder", released | {"small": fetched}, **TUNING)
-    check_tower(made, released, tmp_path)
+    made = run_step("train-query-encoder", indexed | {"small": fetched}, **TUNING)
+    check_tower(made, indexed, tmp_path)
 
 
 def test_the_projection_is_the_ridge_regression() -> None:

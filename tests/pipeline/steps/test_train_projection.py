@@ -62,12 +62,6 @@ def test_the_vectors_are_multiplied(kind: str, retriever: Path, tmp_path: Path) 
         np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-@pytest.fixture
-def indexed(run_step: Run, small_corpus: Path, retriever: Path) -> dict[str, Path]:
-    index = run_step("index", {"corpus": small_corpus, "retriever": retriever}, "old", precision="fp32")["index"]
-    return {"corpus": small_corpus, "encoder": retriever, "old_index": index}
-
-
 def test_the_loss_is_its_equation(indexed: dict[str, Path]) -> None:
     corpus, index = Corpus.open(indexed["corpus"]), VectorIndex(indexed["old_index"])
     passages_ND = index.vectors(np.arange(24, dtype=np.int32)).astype(np.float64)

@@ -12,9 +12,9 @@ from passage_corpora import write_passages
 
 from stillhouse.models.encoder import BiEncoder
 from stillhouse.models.towers import BagOfWordsTower
-from stillhouse.training import loop
 from stillhouse.training.negatives import Negatives
 
+pytestmark = pytest.mark.usefixtures("last_parameters")
 Run = Callable[..., dict[str, Path]]
 PAIRS = {"objective": "ict", "projection": 6, "query_length": 16, "passage_length": 32, "max_length": 32}
 PAIRS |= {"max_steps": 2, "batch_size": 8, "heldout_fraction": 0.25, "precision": "fp32"}
@@ -31,12 +31,6 @@ KINDS: dict[str, dict[str, object]] = {
 def narrow_bags(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use word embeddings of width 16 instead of the paper's 4,096."""
     monkeypatch.setattr(BagOfWordsTower.__init__, "__defaults__", (16, 8))
-
-
-@pytest.fixture(autouse=True)
-def last_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the last parameters of each training, because the first ones may be the best on such a small corpus."""
-    monkeypatch.setattr(loop, "best_row", lambda rows, metric: rows[-1])
 
 
 @pytest.fixture(scope="module")

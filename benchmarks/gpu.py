@@ -104,10 +104,11 @@ def run(part: Part, places: Mapping[str, Path], seconds: float, tiny: bool) -> b
     words = [word.format(**names) for word in (part.tiny if tiny else part.arguments).split()]
     begun = time.monotonic()
     print(f"{part.name}: begun, about {part.seconds} s", flush=True)
+    record_of(part, folder).unlink(missing_ok=True)
     log_file = (folder / f"{part.name}.log").open("w", encoding="utf-8", buffering=1)
     with log_file as log, redirect_stdout(log), redirect_stderr(log):
         try:
-            with at_most(seconds if tiny else min(seconds, SLOWEST * part.seconds)):
+            with at_most(seconds if tiny else min(seconds, max(60, SLOWEST * part.seconds))):
                 status = import_module(f"benchmarks.{part.program}").main(words)
         except (Exception, SystemExit):
             traceback.print_exc(file=log)

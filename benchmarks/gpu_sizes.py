@@ -63,8 +63,7 @@ def report(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
         "",
         "Command: `python -m benchmarks gpu --folder build/gpu --only base sizes`.",
     )
-    yield from ("", machine("torch", "transformers", "sentence-transformers", "peft"), "")
-    yield "All weights are random. Memory is the most that PyTorch held."
+    yield from ("", machine("torch", "transformers", "peft"), "", "All weights are random; memory is PyTorch's peak.")
     yield from ("", "| pairs a step, BERT-base | encoded at once | s | GiB |", "|---|---|---|---|")
     for pairs, part in ((8, 8), (16, 8)) if tiny else ((PART, PART), (PAIRS, PART)):
         seconds, memory = of_pairs(pairs, part, folder, clock, tiny)

@@ -1,4 +1,4 @@
-"""What a run without labels gives on ten corpora, beside sentence-transformers on the same made questions.
+"""What a run without labels gives on eleven corpora, beside sentence-transformers on the same made questions.
 
     python -m benchmarks no_labels --folder build/no_labels [--only PEPs …]
 
@@ -24,7 +24,7 @@ from benchmarks.machine import machine
 from benchmarks.page import kept_beside, read_kept, write_kept, write_page
 from benchmarks.quality_page import IN_SHORT
 from benchmarks.quality_run import BOTH, MEASURE, OTHER, PEER, run_ours, run_peer
-from benchmarks.sources import Size, article_source, beir_source, xquad_source
+from benchmarks.sources import Size, article_source, beir_source, faq_source, xquad_source
 from stillhouse.core.artifacts import whole_folder
 from stillhouse.evaluation.samples import Samples
 from stillhouse.evaluation.significance import compare
@@ -135,6 +135,7 @@ CORPORA: Mapping[str, Callable[[Path, Path], None]] = {
     "MedQuAD": partial(beir_source, "medquad", SIZE),
     "PEPs": partial(article_source, "peps-articles", SIZE),
     "MDN": partial(article_source, "mdn-articles", SIZE),
+    "FAQ": partial(faq_source, SIZE),
     "XQuAD English": partial(xquad_source, "en", XQUAD),
     "XQuAD German": partial(xquad_source, "de", XQUAD),
     "XQuAD Hindi": partial(xquad_source, "hi", XQUAD),

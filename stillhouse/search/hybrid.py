@@ -38,9 +38,11 @@ SPREAD_PASSAGES = 1000
 QUERIES_AT_ONCE = 256
 COMPARED = 50
 """Late interaction compares so many of the best passages of BM25 and of the retriever; others get the lowest score."""
-LATE, LEXICAL = 4.0, 1.5
+LATE, LEXICAL = 8.0, 0.25
 """Without labels, late interaction weighs `LATE` times the retriever, and BM25 `LEXICAL` times what it has without it
 (docs/findings.md)."""
+LATE_UNREAD, LEXICAL_UNREAD = 4.0, 1.5
+"""The same where the retriever reads the language less well than BM25 (`lexical_factor`)."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,9 @@ def unfitted(method: str, depth: int, index: VectorIndex, late: bool = False, fa
     spread = 0.0 if method == "convex" else product_spread(index)
     if spread <= 0:
         return Fusion("convex", 1.0 - SHARE, SHARE, depth)
-    lexical, weight = (LEXICAL, LATE) if late else (1.0, 0.0)
+    lexical, weight = 1.0, 0.0
+    if late:
+        lexical, weight = (LEXICAL, LATE) if factor == 1 else (LEXICAL_UNREAD, LATE_UNREAD)
     return Fusion("weights", float(f"{PER_SPREAD * spread * lexical * factor:.4g}"), 1.0, depth, weight)
 
 

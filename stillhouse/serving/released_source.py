@@ -6,6 +6,7 @@ uses CPU time and memory and changes the current folder, none of which may affec
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,8 @@ class ReleasedSource:
 
     def _drop_old(self, place: Path) -> None:
         """Removes the least recently used folders; the files of an open one stay readable."""
-        place.touch()  # so that a service started later knows it too
+        with suppress(OSError):  # the folder may be another user's
+            os.utime(place)  # so that a service started later knows it too
         found = (path for path in self._folder.iterdir() if path.is_dir() and not path.is_symlink())
         fetched = [path for path in found if FETCHED.fullmatch(path.name)]
         whole = [path for path in fetched if path.suffix != ".partial"]

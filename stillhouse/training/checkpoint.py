@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
 
-from stillhouse.core.artifacts import digest_file
 from stillhouse.core.context import rank
 from stillhouse.core.curves import CurveRow
 from stillhouse.core.monitoring.activity import doing
@@ -21,18 +21,34 @@ from stillhouse.models.acceleration.processes import agreed
 NAME = re.compile(r"checkpoint-(\d+)-([0-9a-f]{64})\.pt")
 
 
+class _Hashed:
+    """A writable file that computes the digest of what is written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
 def _write(content: dict[str, Any], path: Path) -> str:
     """Write a file, flush it to disk and return its digest."""
     with path.open("wb") as file:
+        hashed = _Hashed(file)
         try:
-            torch.save(content, file)
+            torch.save(content, cast(IO[bytes], hashed))
         except RuntimeError as error:
             if isinstance(error.__context__, OSError):  # PyTorch reports a full disk as an error about positions
                 raise error.__context__ from None
             raise
         file.flush()
         os.fsync(file.fileno())
-    return digest_file(path)
+    return hashed.digest.hexdigest()
 
 
 def trained_state(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -112,7 +128,9 @@ class Checkpoint:
 
     def _whole(self, path: Path) -> bool:
         named = NAME.fullmatch(path.name)
-        if named and named[2] == digest_file(path):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if named and named[2] == digest:
             return True
         self.log(f"{path} is damaged: its bytes are not what was written; it is removed and not used")
         path.unlink()

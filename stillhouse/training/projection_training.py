@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from stillhouse.core.arrays import chunks
 from stillhouse.core.context import Context
 from stillhouse.core.curves import CurveRow
+from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
 from stillhouse.models.encoder import BiEncoder, encode
 from stillhouse.models.pooling import normalized
@@ -76,6 +77,8 @@ def train_projection(
     for a corpus without judged train or dev queries.
     """
     check_width(encoder, index)
+    if index.width < encoder.width:
+        raise InputError(f"the index has vectors cut to {index.width} dimensions; run `stillhouse index` without a cut")
     device = context.torch_device()
 
     def asked(split: str) -> Asked:

@@ -103,6 +103,27 @@ def test_blocks_cost_as_much_memory_as_one(
     assert np.array_equal(done.embeddings.rows(np.arange(50)), expected)
 
 
+def test_an_interrupted_run_is_resumed(encoder: BiEncoder, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_encoding, "BLOCK", 16)
+    texts = sorted(set(random_texts(60)))
+    whole = encoded(encoder, texts, Context(context.work / "whole", "cpu", True)).embeddings.rows(np.arange(len(texts)))
+    write, written = corpus_encoding.write_segment, []
+
+    def killed_at_the_third(*arguments: object) -> None:
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        written.append(arguments)
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(corpus_encoding, "write_segment", killed_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        encoded(encoder, texts, context)
+    monkeypatch.setattr(corpus_encoding, "write_segment", write)
+    again = encoded(encoder, texts, context)
+    assert again.computed == len(texts) - 32
+    assert np.array_equal(again.embeddings.rows(np.arange(len(texts))), whole)
+
+
 def test_known_vectors_are_not_computed_again(encoder: BiEncoder, context: Context) -> None:
     encoded(encoder, ["a fish", "two birds"], context)
     later = Context(context.work / "later", "cpu", quiet=True)

@@ -36,7 +36,7 @@ from stillhouse.corpus.sources.lines import (
     text_field,
     text_id,
 )
-from stillhouse.corpus.sources.parquet_rows import open_parquet, read_batches
+from stillhouse.corpus.sources.parquet_rows import open_parquet
 from stillhouse.corpus.sources.rows import (
     CONTENT_LENGTH,
     LeftOut,
@@ -71,6 +71,8 @@ PASSAGE_TEXT = "text"
 _NUMBERED = re.compile(r"neg(?:ative)?_?[0-9]+")
 _HEAD = 8
 """Rows in which the columns of a JSON file are looked for; rows may lack some."""
+_AT_ONCE = 256
+"""Rows of a Parquet file that are decoded together: each may have a hundred passages."""
 TRAINING = "training"
 
 
@@ -171,9 +173,9 @@ def _parquet(path: Path) -> Iterator[Fields | Rejected]:
     number = 0
     try:
         with open_parquet(path) as opened:
-            names = opened.schema_arrow.names
-            for batch in read_batches(opened, path, names, lists=names):
-                for row in batch.to_pylist():
+            for batch in opened.iter_batches(_AT_ONCE):
+                rows: list[dict[str, Any]] = batch.to_pylist()
+                for row in rows:
                     number += 1
                     yield placed(row, f"{path.name}:{number}", str(row)[:CONTENT_LENGTH])
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -217,5 +217,5 @@ STEP = Step(
         Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
-    version=7,
+    version=8,
 )

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 import pandas as pd
 import pytest
-import Stemmer
 import torch
+from exact_ranking import bm25_scores
 from indexed_corpora import write_corpus
 
 from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
@@ -28,16 +27,12 @@ from stillhouse.models.encoder import BiEncoder
 from stillhouse.pipeline.steps.select_best import NOTHING
 from stillhouse.search import reading
 from stillhouse.search.bm25 import BM25
-from stillhouse.search.searcher import Searcher
+from stillhouse.search.hybrid import unfitted
+from stillhouse.search.searcher import Searcher, open_index
 from stillhouse.search.vector_index import VectorIndex
 from stillhouse.search.winner import log_likelihoods
 
 Run = Callable[..., dict[str, Path]]
-
-
-@pytest.fixture
-def bm25(run_step: Run, small_corpus: Path) -> Path:
-    return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
 
 
 def every_score(corpus: Corpus, retriever: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -46,12 +41,7 @@ def every_score(corpus: Corpus, retriever: Path, split: str) -> tuple[np.ndarray
 
     texts, queries = passage_texts(corpus), list(corpus.queries_of(split)["text"])
     model = SentenceTransformer(str(retriever), device="cpu")
-    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "show_progress": False}
-    index = bm25s.BM25(k1=1.5, b=0.75)
-    index.index(bm25s.tokenize(texts, **options), show_progress=False)
-    words = bm25s.tokenize(queries, return_ids=False, **options)
-    lexical = np.stack([index.get_scores(each) if each else np.zeros(len(texts)) for each in words])
-    return lexical, model.encode(queries) @ model.encode(texts).T
+    return bm25_scores(queries, texts), model.encode(queries) @ model.encode(texts).T
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
@@ -150,8 +140,8 @@ def test_without_dev_queries_a_fixed_combination_serves(
     late = run_step("select-best", competing, "late")
     assert read_manifest(late["hybrid"]).facts["winner"] == "start + BM25 + late interaction"
     weights = json.loads((late["hybrid"] / "hybrid.json").read_text())
-    assert (weights["dense"], weights["late"]) == (1.0, 4.0)
-    assert weights["bm25"] == pytest.approx(1.5 * 0.3 * np.mean(spreads), rel=1e-3)
+    assert (weights["dense"], weights["late"]) == (1.0, 8.0)
+    assert weights["bm25"] == pytest.approx(0.25 * 0.3 * np.mean(spreads), rel=1e-3)
 
 
 @pytest.fixture
@@ -188,6 +178,10 @@ def test_without_labels_bm25_counts_more_for_a_retriever_that_does_not_read_the_
         weights.append(json.loads((made / "hybrid.json").read_text()))
     assert all(fusion["dense"] == 1 for fusion in weights)
     assert [fusion["bm25"] / weights[0]["bm25"] for fusion in weights] == pytest.approx([1, 3, 20], rel=1e-3)
+    index = open_index(inputs["index"], corpus)
+    three = [unfitted("auto", 100, index, late=True, factor=factor) for factor in (1.0, 3.0, 20.0)]
+    shares = [value for one in three for value in (one.bm25 / weights[0]["bm25"], one.late)]
+    assert shares == pytest.approx([0.25, 8.0, 4.5, 4.0, 30.0, 4.0], rel=1e-3)
 
 
 def test_made_or_few_questions_do_not_decide_on_late_interaction(

@@ -97,5 +97,8 @@ def test_it_learns_from_labels(run_step: Run, indexed: dict[str, Path]) -> None:
 def test_an_index_of_another_model_is_refused(run_step: Run, indexed: dict[str, Path], tiny_model: Path) -> None:
     other = run_step("fetch-model", {}, "other", model=str(tiny_model), pooling="mean", passage_length=48)["encoder"]
     assert read_manifest(other).digest != read_manifest(indexed["encoder"]).digest
+    cut = run_step("index", {"corpus": indexed["corpus"], "retriever": indexed["encoder"]}, "cut", truncate_dim=8)
+    with pytest.raises(InputError, match="without a cut"):
+        run_step("train-projection", indexed | {"old_index": cut["index"]}, "of a cut index")
     with pytest.raises(InputError, match="another model"):
         run_step("train-projection", indexed | {"encoder": other}, "refused")

@@ -35,8 +35,8 @@ def write_as_measured(page: Path, lines: Iterable[str]) -> None:
 
 
 def from_template(name: str, **values: object) -> list[str]:
-    """The lines of `name.template.md` with these values in its places, each paragraph as one line."""
-    text = (HERE / f"{name}.template.md").read_text(encoding="utf-8").format(**values)
+    """The lines of `name.template` with these values in its places, each paragraph as one line."""
+    text = (HERE / f"{name}.template").read_text(encoding="utf-8").format(**values)
     return re.sub(r"(?<!\n)\n(?=[^\s|#`-])", " ", text.strip()).splitlines()
 
 

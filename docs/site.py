@@ -19,7 +19,7 @@ REPOSITORY = "https://github.com/stillhouse/stillhouse"
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)")
 DIAGRAM = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PARTS = ("notes", "about", "template")
+PARTS = ("notes", "about")
 """Files of benchmarks that are parts of its pages."""
 
 

@@ -8,7 +8,6 @@ encode` does, from texts to vectors on disk; sentence-transformers encodes some 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -53,12 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.only_model:
         random_encoder(arguments.layers, arguments.width, arguments.only_model)
         return 0
-    with tempfile.TemporaryDirectory() as folder:
-        write_as_measured(arguments.page, report(arguments, Path(folder)))
+    write_as_measured(report, arguments)
     return 0
 
 
-def report(arguments: argparse.Namespace, folder: Path) -> Iterator[str]:
+def report(folder: Path, arguments: argparse.Namespace) -> Iterator[str]:
     # a word is some three tokens
     texts = list(chain.from_iterable(block for _, block in word_blocks(arguments.passages, 22)))
     device = Context(folder, quiet=True).torch_device()

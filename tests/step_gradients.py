@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from stillhouse.models.acceleration.device import autocast
-from stillhouse.models.acceleration.processes import add_gradients, add_up
+from stillhouse.models.acceleration.processes import GradientSum
+from stillhouse.training.loop import back_propagate
 
 
 def gradients_of(
     losses: Callable[[], Iterable[Tensor]], model: nn.Module, seed: int, precision: str, device: torch.device
 ) -> dict[str, Any]:
     torch.manual_seed(seed)
-    total = torch.zeros((), dtype=torch.float64, device=device)
-    with autocast(precision, device):
-        for part in losses():
-            total += part.detach()
-            with torch.autocast(device.type, enabled=False):
-                part.backward()
-    add_up(total)
-    add_gradients(list(model.parameters()))
+    with closing(GradientSum(list(model.parameters()))) as gradients:
+        total = back_propagate(lambda step: losses(), 0, precision, device, gradients)
     found = {name: values.grad for name, values in model.named_parameters() if values.grad is not None}
     return {"loss": total, **found}
 

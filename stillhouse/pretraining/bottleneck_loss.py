@@ -21,6 +21,7 @@ from stillhouse.pretraining.corrupted import Corruptor, MaskedPassages
 from stillhouse.pretraining.heldout import HELDOUT, fixed_batches
 from stillhouse.pretraining.model import BottleneckPretraining
 from stillhouse.pretraining.settings import PretrainingConfig
+from stillhouse.training.joint_loss import Losses
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,11 @@ class BottleneckLoss:
             for number in own_parts(len(parts))
         ]
 
-    def training(self, drawn: list[DrawnPart], step: int) -> Iterator[Tensor]:
+    def training(self, drawn: list[DrawnPart], step: int) -> Losses:
         """The losses of this process's parts. Summed over all processes they are the loss of the batch."""
+        return Losses(len(drawn), self._of(drawn, step))
+
+    def _of(self, drawn: list[DrawnPart], step: int) -> Iterator[Tensor]:
         for part in drawn:
             # A part has the same dropout whichever process computes it.
             torch.manual_seed((self.config.seed * 1_000_003 + step) * 1_009 + part.number)

@@ -85,18 +85,38 @@ def make_parts(
     return [Part(*part, int(seed)) for part, seed in zip(cut, torch.randint(2**62, (len(cut),)))]
 
 
-def joint_losses(
-    parts: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor], Tensor], again: bool
-) -> Iterator[Tensor]:
-    """Yield this process's share of `loss(vectors_ND)`, a scalar that all processes compute alike, without autocast.
+@dataclass(frozen=True)
+class Losses:
+    """Losses whose sum is a process's share of a step's loss; each is to be back-propagated before the next is made.
+
+    Since their number is known, the gradients can be sent to the other processes during the last backward pass.
+    """
+
+    number: int
+    made: Iterator[Tensor]
+
+    def __len__(self) -> int:
+        return self.number
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self.made
+
+
+def joint_losses(parts: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor], Tensor], again: bool) -> Losses:
+    """This process's share of `loss(vectors_ND)`, a scalar that all processes compute alike, without autocast.
 
     The losses of all processes add up to its value, and their gradients to its gradient. `vectors_ND` is filled here;
     it has the shape, dtype and device of all vectors together. With `again`, each part is first encoded without
-    gradients, and with them in its turn, which needs a seed in every part. A loss must be back-propagated before the
-    next is requested.
+    gradients, and with them in its turn, which needs a seed in every part.
     """
     assert not again or all(part.seed is not None for part in parts), "a part would get another dropout"
     own = [parts[number] for number in own_parts(len(parts))]
+    return Losses(len(own) if again else min(1, len(own)), _shares(parts, own, vectors_ND, loss, again))
+
+
+def _shares(
+    parts: Sequence[Part], own: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor], Tensor], again: bool
+) -> Iterator[Tensor]:
     kept = []
     for part in own:
         with torch.set_grad_enabled(not again):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Sized
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from stillhouse.core.errors import NotFinite
 from stillhouse.core.monitoring.activity import doing
 from stillhouse.models.acceleration.device import autocast
 from stillhouse.models.acceleration.memory import freed_memory_kept
-from stillhouse.models.acceleration.processes import add_gradients, add_up, agreed, join
+from stillhouse.models.acceleration.processes import GradientSum, add_up, agreed, join
 from stillhouse.models.acceleration.replaced import bf16_residuals, fast_linear_layers
 from stillhouse.models.acceleration.unpadded import leaves_padding_out, without_padding
 from stillhouse.training.checkpoint import Checkpoint, trained_state
@@ -51,7 +51,8 @@ def train(
 
     `batch_loss` is called in training mode under autocast, `heldout_losses` in evaluation mode without gradients. If
     `batch_loss` gives several losses, the step's loss is their sum. Each is back-propagated before the next is
-    computed, so a large batch needs the memory of a small one. `examples(step)` names a batch's examples in messages.
+    computed, so a large batch needs the memory of a small one. If their number is known, the last one's backward pass
+    and the sum of the gradients over several processes overlap. `examples(step)` names a batch's examples in messages.
     Raises `NotFinite` if a loss or gradient is not finite; it names the step, the examples and the last
     checkpoint, which stays in `context.work`.
     """
@@ -99,7 +100,8 @@ def train(
 
     unpadded = without_padding(model) if leaves_padding_out(model, config.padding, device) else nullcontext()
     shorter = bf16_residuals(model, config.precision, device)
-    with freed_memory_kept() as memory, fast_linear_layers(model, device), unpadded, shorter:
+    summed = closing(GradientSum(parameters))
+    with freed_memory_kept() as memory, fast_linear_layers(model, device), unpadded, shorter, summed as gradients:
         checkpoint = Checkpoint(context.work, model, optimizer, schedule, context.log)
         rows, best, losses, start = checkpoint.restore()
         saved_step = start
@@ -114,9 +116,7 @@ def train(
         with context.bar("training", last, "step", done=start) as bar:
             for step in range(start, last):
                 torch.manual_seed(config.seed * 1_000_003 + step)
-                total = _back_propagate(batch_loss, step, config.precision, device)
-                add_up(total)
-                add_gradients(parameters)
+                total = back_propagate(batch_loss, step, config.precision, device, gradients)
                 # An infinite limit leaves gradients unchanged but still gives their norm.
                 length = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm or math.inf)
                 found, rate = torch.stack([total, length.to(total)]), float(schedule.get_last_lr()[0])
@@ -199,15 +199,25 @@ def learning_rate_factor(step: int, steps: int, rise: int) -> float:
     return max(0.0, (steps - step) / max(1, steps - rise))
 
 
-def _back_propagate(
-    batch_loss: Callable[[int], Tensor | Iterable[Tensor]], step: int, precision: str, device: torch.device
+def back_propagate(
+    batch_loss: Callable[[int], Tensor | Iterable[Tensor]],
+    step: int,
+    precision: str,
+    device: torch.device,
+    gradients: GradientSum,
 ) -> Tensor:
-    """Add up the gradients of a step's losses and return the sum of the losses, a float64 scalar on the device."""
+    """Add up the gradients of a step's losses in all processes and return the sum of the losses, a float64 scalar."""
     total = torch.zeros((), dtype=torch.float64, device=device)
     with autocast(precision, device):
         made = batch_loss(step)
-        for loss in [made] if isinstance(made, Tensor) else made:
+        losses = [made] if isinstance(made, Tensor) else made
+        number = len(losses) if isinstance(losses, Sized) else 0
+        for place, loss in enumerate(losses, start=1):
             total += loss.detach()
+            if place == number:
+                gradients.begin()
             with torch.autocast(device.type, enabled=False):
                 loss.backward()
+    gradients.finish()
+    add_up(total)
     return total

@@ -5,7 +5,7 @@ Shape suffixes: B queries, K candidates of a query, M passages of the batch, N t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,7 +26,7 @@ from stillhouse.models.pooling import normalized
 from stillhouse.training.dev_ranking import DevCandidates, score_by_retriever
 from stillhouse.training.group_training import Reads, open_samplers, train_on_groups
 from stillhouse.training.groups import GroupSampler
-from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
+from stillhouse.training.joint_loss import BatchTexts, Losses, Part, joint_loss, joint_losses, make_parts
 from stillhouse.training.losses import Loss, LossBatch, retriever_loss
 from stillhouse.training.low_rank import checkpointed, low_rank
 from stillhouse.training.measurements import READS_OF_TRAINING
@@ -85,7 +85,7 @@ class RetrieverLoss:
             self.teacher.of(groups) if self.teacher else None,
         )
 
-    def training(self, drawn: DrawnGroups) -> Iterator[Tensor]:
+    def training(self, drawn: DrawnGroups) -> Losses:
         """This process's share of a step's loss, to back-propagate (`joint_losses`)."""
         parts, vectors_ND, loss = self._batch(drawn, training=True)
         return joint_losses(parts, vectors_ND, loss, again=self.config.gradient_cache)
@@ -182,7 +182,7 @@ def fit_retriever(
         def draw(split: str, examples_B: NDArray[np.int64], times_B: NDArray[np.int64]) -> DrawnGroups:
             return losses[split].draw(examples_B, times_B)
 
-        def of_split(split: str, drawn: DrawnGroups) -> Tensor | Iterator[Tensor]:
+        def of_split(split: str, drawn: DrawnGroups) -> Tensor | Losses:
             return (losses[split].training if split == "train" else losses[split].heldout)(drawn)
 
         def score(candidates: DevCandidates) -> NDArray[np.float32]:

@@ -6,6 +6,7 @@ results do not depend on the number of processes.
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -17,6 +18,8 @@ T = TypeVar("T")
 
 PATIENCE = timedelta(hours=2)
 """How long a process waits for the others, which may be running an evaluation."""
+BUCKET = 25 * 2**20
+"""The bytes of gradients that are sent together, at least: DistributedDataParallel's default."""
 
 
 def join(device: torch.device) -> None:
@@ -38,23 +41,74 @@ def own_parts(parts: int) -> range:
     return range(rank(), parts, world_size())
 
 
-def add_gradients(parameters: Sequence[Tensor]) -> None:
-    """Add up the gradients of all processes in place; a missing gradient counts as 0.
+class GradientSum:
+    """Adds up the gradients of all processes in place, while the last backward pass of a step still runs.
 
-    A parameter without a gradient in any process stays without one, so weight decay skips it as in a single process.
+    `begin()` comes before that pass and may be left out, `finish()` after it. All processes send their gradients in the
+    same order and in buckets, each as soon as it is complete, as DistributedDataParallel does (Li et al. 2020). A
+    missing gradient counts as 0. A parameter without a gradient in any process stays without one, so weight decay skips
+    it as in a single process.
     """
-    if world_size() == 1 or not parameters:
-        return
-    used_P = torch.tensor([float(parameter.grad is not None) for parameter in parameters], device=parameters[0].device)
-    distributed.all_reduce(used_P)
-    for parameter, used in zip(parameters, used_P.tolist()):
-        if used and parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    flat = torch.cat([grad.reshape(-1) for grad in grads])
-    distributed.all_reduce(flat)
-    for grad, part in zip(grads, flat.split([grad.numel() for grad in grads])):
-        grad.copy_(part.view_as(grad))
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        # A backward pass makes the gradients of the last layers first.
+        self.buckets = _buckets(parameters[::-1]) if world_size() > 1 else []
+        self.missing: list[int] = []
+        self.sent: list[tuple[Tensor, distributed.Work]] = []
+        self.hooks = [
+            parameter.register_post_accumulate_grad_hook(partial(self._made, number))
+            for number, bucket in enumerate(self.buckets)
+            for parameter in bucket
+        ]
+
+    def begin(self) -> None:
+        """From now on, every gradient is made for the last time."""
+        self.missing = [len(bucket) for bucket in self.buckets]
+
+    def finish(self) -> None:
+        """Send what was not sent, and wait for the sums."""
+        while len(self.sent) < len(self.buckets):
+            self._send()
+        for bucket, (flat, work) in zip(self.buckets, self.sent):
+            work.wait()
+            *sums, used_P = flat.split([*(parameter.numel() for parameter in bucket), len(bucket)])
+            # Reading which ones are used waits for a GPU.
+            complete = all(parameter.grad is not None for parameter in bucket)
+            for parameter, total, used in zip(bucket, sums, [1] * len(bucket) if complete else used_P.tolist()):
+                parameter.grad = total.view_as(parameter) if used else None
+        self.missing, self.sent = [], []
+
+    def close(self) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def _made(self, number: int, _: Tensor) -> None:
+        if self.missing:
+            self.missing[number] -= 1
+            while len(self.sent) < len(self.buckets) and not self.missing[len(self.sent)]:
+                self._send()
+
+    def _send(self) -> None:
+        bucket = self.buckets[len(self.sent)]
+        used = [each.grad is not None for each in bucket]
+        grads = [torch.zeros_like(each) if each.grad is None else each.grad for each in bucket]
+        # Copying numbers to a GPU waits for it.
+        used_P = grads[0].new_ones(len(used)) if all(used) else grads[0].new_tensor(used)
+        flat = torch.cat([*(grad.reshape(-1) for grad in grads), used_P])
+        self.sent.append((flat, distributed.all_reduce(flat, async_op=True)))
+
+
+def _buckets(parameters: Sequence[Tensor]) -> list[list[Tensor]]:
+    """The parameters in their order, cut after `BUCKET` bytes and where the dtype changes."""
+    buckets: list[list[Tensor]] = []
+    size = 0
+    for parameter in parameters:
+        if not buckets or size >= BUCKET or parameter.dtype != buckets[-1][0].dtype:
+            buckets.append([])
+            size = 0
+        buckets[-1].append(parameter)
+        size += parameter.nbytes
+    return buckets
 
 
 def add_up(value: Tensor) -> None:

@@ -21,7 +21,7 @@ from stillhouse.pretraining.pairs.batch import PairBatch
 from stillhouse.pretraining.pairs.model import PairPretraining
 from stillhouse.pretraining.pairs.task import PairMaker
 from stillhouse.pretraining.settings import PretrainingConfig
-from stillhouse.training.joint_loss import BatchTexts, Part, joint_loss, joint_losses, make_parts
+from stillhouse.training.joint_loss import BatchTexts, Losses, Part, joint_loss, joint_losses, make_parts
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class PairLoss:
         """Draw a pair for every row, in CPU memory. Does not need the model."""
         return self.maker.draw(rows_B, np.random.default_rng([self.config.seed, 0, step, 0]))
 
-    def training(self, drawn: PairBatch, _: int) -> Iterator[Tensor]:
-        """Yield this process's share of the step's loss (`joint_losses`)."""
+    def training(self, drawn: PairBatch, _: int) -> Losses:
+        """This process's share of the step's loss (`joint_losses`)."""
         parts, vectors_ND, loss = self._batch(drawn, training=True)
         return joint_losses(parts, vectors_ND, loss, again=self.config.gradient_cache)
 

@@ -111,31 +111,29 @@ def joint_losses(parts: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tens
     """
     assert not again or all(part.seed is not None for part in parts), "a part would get another dropout"
     own = [parts[number] for number in own_parts(len(parts))]
-    return Losses(len(own) if again else min(1, len(own)), _shares(parts, own, vectors_ND, loss, again))
 
+    def made() -> Iterator[Tensor]:
+        kept = []
+        for part in own:
+            with torch.set_grad_enabled(not again):
+                vectors_PD = part.vectors()
+            vectors_ND[_at(part, vectors_ND)] = vectors_PD.detach()
+            kept += [] if again else [vectors_PD]
+        add_up(vectors_ND)
+        leaf_ND = vectors_ND.requires_grad_()
+        with torch.autocast(vectors_ND.device.type, enabled=False):
+            value = loss(leaf_ND)
+            (gradient_ND,) = torch.autograd.grad(value, leaf_ND)
+        # The value counts once, with the first part, which belongs to the first process.
+        counts = value.detach() if 0 in own_parts(len(parts)) else torch.zeros_like(value)
+        if kept:
+            places = np.concatenate([part.places for part in own])
+            yield _with_gradient(torch.cat(kept), gradient_ND[on_device(places, vectors_ND.device)], counts)
+        for part in own if again else []:
+            yield _with_gradient(part.vectors(), gradient_ND[_at(part, vectors_ND)], counts)
+            counts = torch.zeros_like(value)
 
-def _shares(
-    parts: Sequence[Part], own: Sequence[Part], vectors_ND: Tensor, loss: Callable[[Tensor], Tensor], again: bool
-) -> Iterator[Tensor]:
-    kept = []
-    for part in own:
-        with torch.set_grad_enabled(not again):
-            vectors_PD = part.vectors()
-        vectors_ND[_at(part, vectors_ND)] = vectors_PD.detach()
-        kept += [] if again else [vectors_PD]
-    add_up(vectors_ND)
-    leaf_ND = vectors_ND.requires_grad_()
-    with torch.autocast(vectors_ND.device.type, enabled=False):
-        value = loss(leaf_ND)
-        (gradient_ND,) = torch.autograd.grad(value, leaf_ND)
-    # The value counts once, with the first part, which belongs to the first process.
-    counts = value.detach() if 0 in own_parts(len(parts)) else torch.zeros_like(value)
-    if kept:
-        places = np.concatenate([part.places for part in own])
-        yield _with_gradient(torch.cat(kept), gradient_ND[on_device(places, vectors_ND.device)], counts)
-    for part in own if again else []:
-        yield _with_gradient(part.vectors(), gradient_ND[_at(part, vectors_ND)], counts)
-        counts = torch.zeros_like(value)
+    return Losses(len(own) if again else min(1, len(own)), made())
 
 
 @torch.no_grad()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -211,7 +212,7 @@ def back_propagate(
     with autocast(precision, device):
         made = batch_loss(step)
         losses = [made] if isinstance(made, Tensor) else made
-        number = len(losses) if isinstance(losses, Sized) else 0
+        number = length_hint(losses)  # 0: it is not known
         for place, loss in enumerate(losses, start=1):
             total += loss.detach()
             if place == number:

@@ -20,7 +20,7 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus, open_passage_texts
 from stillhouse.corpus.table_file import TextFile
 from stillhouse.models.acceleration.device import on_device
-from stillhouse.models.acceleration.unpadded import leaves_padding_out
+from stillhouse.models.acceleration.unpadded import leaves_padding_out, transformers_in
 from stillhouse.models.encoder import BiEncoder, EncoderTexts
 from stillhouse.models.pooling import normalized
 from stillhouse.training.dev_ranking import DevCandidates, score_by_retriever
@@ -170,6 +170,9 @@ def fit_retriever(
             "one train query), or negatives_per_query (with queries that have negatives)"
         )
     device = context.torch_device()
+    for transformer in transformers_in(encoder):
+        if (pooler := getattr(transformer, "pooler", None)) is not None:
+            pooler.requires_grad_(False)  # vectors do not need it; several processes would wait for its gradient
     checkpoints = checkpointed(encoder, config.gradient_checkpointing)
     with low_rank(encoder, config.lora_rank, config.frozen_weights), checkpoints:
         losses = {

@@ -42,19 +42,20 @@ def own_parts(parts: int) -> range:
 
 
 class GradientSum:
-    """Adds up the gradients of all processes in place, while the last backward pass of a step still runs.
+    """Adds up the gradients of all processes, while the last backward pass of a step still runs.
 
     `begin()` comes before that pass and may be left out, `finish()` after it. All processes send their gradients in the
     same order and in buckets, each as soon as it is complete, as DistributedDataParallel does (Li et al. 2020). A
-    missing gradient counts as 0. A parameter without a gradient in any process stays without one, so weight decay skips
-    it as in a single process.
+    bucket with a parameter that this pass does not use waits for `finish()`, and so do those after it. A missing
+    gradient counts as 0. A parameter without a gradient in any process stays without one, so weight decay skips it as
+    in a single process.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         # A backward pass makes the gradients of the last layers first.
         self.buckets = _buckets(parameters[::-1]) if world_size() > 1 else []
         self.missing: list[int] = []
-        self.sent: list[tuple[Tensor, distributed.Work]] = []
+        self.sent: list[tuple[Tensor, bool, distributed.Work]] = []
         self.hooks = [
             parameter.register_post_accumulate_grad_hook(partial(self._made, number))
             for number, bucket in enumerate(self.buckets)
@@ -69,11 +70,10 @@ class GradientSum:
         """Send what was not sent, and wait for the sums."""
         while len(self.sent) < len(self.buckets):
             self._send()
-        for bucket, (flat, work) in zip(self.buckets, self.sent):
+        for bucket, (flat, complete, work) in zip(self.buckets, self.sent):
             work.wait()
             *sums, used_P = flat.split([*(parameter.numel() for parameter in bucket), len(bucket)])
             # Reading which ones are used waits for a GPU.
-            complete = all(parameter.grad is not None for parameter in bucket)
             for parameter, total, used in zip(bucket, sums, [1] * len(bucket) if complete else used_P.tolist()):
                 parameter.grad = total.view_as(parameter) if used else None
         self.missing, self.sent = [], []
@@ -95,7 +95,9 @@ class GradientSum:
         # Copying numbers to a GPU waits for it.
         used_P = grads[0].new_ones(len(used)) if all(used) else grads[0].new_tensor(used)
         flat = torch.cat([*(grad.reshape(-1) for grad in grads), used_P])
-        self.sent.append((flat, distributed.all_reduce(flat, async_op=True)))
+        for each in bucket:
+            each.grad = None  # frees the memory
+        self.sent.append((flat, all(used), distributed.all_reduce(flat, async_op=True)))
 
 
 def _buckets(parameters: Sequence[Tensor]) -> list[list[Tensor]]:

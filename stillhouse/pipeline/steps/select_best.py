@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,10 @@ from stillhouse.models.settings import InferenceConfig
 from stillhouse.pipeline.steps.spec import BM25_INDEX, CORPUS, Paths, Port, Report, Step, named
 
 if TYPE_CHECKING:
+    from stillhouse.corpus.store import Corpus
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
+    from stillhouse.search.hybrid import HybridIndex
     from stillhouse.search.winner import Contender
 
 NOTHING = "nothing"
@@ -41,6 +45,12 @@ class Config(InferenceConfig):
         "auto = each retriever competes alone and with BM25, and the best with BM25 and late interaction, which "
         "compares token by token and reads the corpus once more; bm25 = without late interaction; never = alone",
         choices=("auto", "bm25", "never"),
+    )
+    span_gain: float | None = setting(
+        None,
+        "without labelled dev queries: a later retriever competes only if RR@10 of random spans of passages, as "
+        "searches for them, rises by at least this over the first; null = always",
+        minimum=0,
     )
     depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=1)
 
@@ -105,6 +115,11 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{winner.name} ({fusion})",
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
+    gains = (
+        {} if judged.labelled or config.span_gain is None else span_gains(retrievers, hybrids, corpus, context, config)
+    )
+    if config.span_gain is not None:
+        retrievers = {name: of for name, of in retrievers.items() if gains.get(name, math.inf) >= config.span_gain}
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
     factors = dict[str, float]()
     for name, folder in retrievers.items():
@@ -162,13 +177,33 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     }
     ranks_QC = np.stack([contender.reciprocal_ranks for contender in contenders.values()], axis=1)
     bounds_CB = np.stack(bootstrap_intervals(ranks_QC, Samples.bootstrap_samples, Samples.seed), axis=1)
+    out = "".join(
+        f"; {name} does not compete: RR@10 of spans rises by {gain:.3f}"
+        for name, gain in gains.items()
+        if name not in retrievers
+    )
     return Report(
-        describe_winner(winner, contenders, config.metric_for_best_model),
+        describe_winner(winner, contenders, config.metric_for_best_model) + out,
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts=_written(winner, retrievers, indexes, bm25, outputs)
         | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures}
-        | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist())), "synthetic": not judged.labelled},
+        | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist())), "synthetic": not judged.labelled}
+        | ({"span_gains": gains} if gains else {}),
     )
+
+
+def span_gains(
+    retrievers: Paths, hybrids: Mapping[str, HybridIndex], corpus: Corpus, context: Context, config: Config
+) -> dict[str, float]:
+    """By how much RR@10 of spans rises from the first retriever to each later one."""
+    from stillhouse.models.encoder import BiEncoder
+    from stillhouse.search.spans import ranks_of_spans
+
+    first, *later = (
+        float(ranks_of_spans(BiEncoder.load(folder), hybrids[name].index, corpus, context, config).mean())
+        for name, folder in retrievers.items()
+    )
+    return {name: value - first for name, value in zip(list(retrievers)[1:], later)}
 
 
 def compares_unfitted(encoder: BiEncoder) -> bool:
@@ -217,5 +252,5 @@ STEP = Step(
         Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
-    version=8,
+    version=9,
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from stillhouse.core.artifacts import whole_folder, write_manifest
-from stillhouse.corpus.store import write_tables
+from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.corpus.store import Corpus, write_tables
 
 
 @pytest.fixture
@@ -34,6 +34,18 @@ def indexed(dense: dict[str, Path]) -> dict[str, Path]:
 @pytest.fixture
 def bm25(run_step: Callable[..., dict[str, Path]], small_corpus: Path) -> Path:
     return run_step("bm25", {"corpus": small_corpus}, negatives_depth=5)["bm25"]
+
+
+@pytest.fixture
+def made_questions(small_corpus: Path, tmp_path: Path) -> Path:
+    """The small corpus, as if its questions were made from its passages."""
+    labelled = Corpus.open(small_corpus)
+    tables = {name: getattr(labelled, name).to_dict("list") for name in ("passages", "queries", "qrels")}
+    tables["queries"] |= {"origin": ["ict"] * 24}
+    with whole_folder(tmp_path / "made") as staging:
+        write_tables(staging, tables)
+        write_manifest(staging, "ingest", {}, {}, read_manifest(small_corpus).facts)
+    return tmp_path / "made"
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,11 @@ import torch
 from exact_ranking import bm25_scores
 from indexed_corpora import write_corpus
 
-from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.schemas import SCHEMAS
-from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.evaluation.report.choice import Choice
 from stillhouse.evaluation.runs import read_run
@@ -142,18 +142,6 @@ def test_without_dev_queries_a_fixed_combination_serves(
     weights = json.loads((late["hybrid"] / "hybrid.json").read_text())
     assert (weights["dense"], weights["late"]) == (1.0, 8.0)
     assert weights["bm25"] == pytest.approx(0.25 * 0.3 * np.mean(spreads), rel=1e-3)
-
-
-@pytest.fixture
-def made_questions(small_corpus: Path, tmp_path: Path) -> Path:
-    """The small corpus, as if its questions were made from its passages."""
-    labelled = Corpus.open(small_corpus)
-    tables = {name: getattr(labelled, name).to_dict("list") for name in ("passages", "queries", "qrels")}
-    tables["queries"] |= {"origin": ["ict"] * 24}
-    with whole_folder(tmp_path / "made") as staging:
-        write_tables(staging, tables)
-        write_manifest(staging, "ingest", {}, {}, read_manifest(small_corpus).facts)
-    return tmp_path / "made"
 
 
 def test_without_labels_bm25_counts_more_for_a_retriever_that_does_not_read_the_language(

@@ -195,15 +195,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
 def span_gains(
     retrievers: Paths, hybrids: Mapping[str, HybridIndex], corpus: Corpus, context: Context, config: Config
 ) -> dict[str, float]:
-    """By how much RR@10 of spans rises from the first retriever to each later one."""
+    """By how much RR@10 of spans rises from the first retriever to each later one; empty without spans."""
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.spans import ranks_of_spans
 
-    first, *later = (
-        float(ranks_of_spans(BiEncoder.load(folder), hybrids[name].index, corpus, context, config).mean())
+    ranks = {
+        name: ranks_of_spans(BiEncoder.load(folder), hybrids[name].index, corpus, context, config)
         for name, folder in retrievers.items()
-    )
-    return {name: value - first for name, value in zip(list(retrievers)[1:], later)}
+    }
+    first_Q, *later = ranks.values()
+    return {name: float((own_Q - first_Q).mean()) for name, own_Q in zip([*ranks][1:], later)} if len(first_Q) else {}
 
 
 def compares_unfitted(encoder: BiEncoder) -> bool:

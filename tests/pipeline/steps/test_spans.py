@@ -47,6 +47,13 @@ def test_a_span_is_to_find_its_passage_or_document(
     assert 0 < found.mean() < 1
 
 
+def test_short_passages_have_no_spans(dense: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stillhouse.search.spans.WORDS", 50)
+    encoder, index = BiEncoder.load(dense["retriever"]), VectorIndex(dense["index"])
+    context, config = Context(tmp_path, "cpu", quiet=True), InferenceConfig(precision="fp32")
+    assert ranks_of_spans(encoder, index, Corpus.open(dense["corpus"]), context, config).tolist() == []
+
+
 def test_without_labels_a_retriever_competes_only_if_it_gains_on_spans(
     run_step: Run, small_corpus: Path, made_questions: Path, retriever: Path, tiny_model: Path,
     monkeypatch: pytest.MonkeyPatch,

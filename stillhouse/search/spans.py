@@ -1,7 +1,7 @@
 """Spans of passages as queries: what a training on made questions gains on them foretells what it gains on real ones.
 
-Made questions rise on every corpus. On corpora where real questions do not, RR@10 of spans of six words rises by 0.02
-at most, and elsewhere by more (benchmarks/no_labels.md).
+Made questions rise on every corpus. Where training harms or changes little, RR@10 of spans of six words rises by 0.02
+at most, and elsewhere by 0.03 or more (benchmarks/no_labels.md).
 
 Shape suffixes: Q spans, K ranks.
 """

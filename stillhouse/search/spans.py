@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stillhouse.core.arrays import evenly_spaced
 from stillhouse.core.context import Context
 from stillhouse.corpus.store import Corpus
-from stillhouse.evaluation.rankings import repeated
+from stillhouse.evaluation.rankings import first_kept, repeated
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.search.searcher import retrieve
 from stillhouse.search.vector_index import VectorIndex
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 WORDS = 6
 SPANS = 4000
 DEPTH = 50
+Spans = tuple[list[str], NDArray[np.int32]]
+"""The texts, and the rows of their passages, int32 [Q]."""
 
 
-def draw_spans(corpus: Corpus, seed: int = 0) -> tuple[list[str], NDArray[np.int32]]:
-    """`WORDS` words in a row from each of at most `SPANS` passages, and the passages' rows, int32 [Q].
+def draw_spans(corpus: Corpus, seed: int = 0) -> Spans:
+    """`WORDS` words in a row from each of at most `SPANS` passages.
 
     Words are what whitespace separates; a passage without more of them is left out.
     """
@@ -46,15 +48,13 @@ def draw_spans(corpus: Corpus, seed: int = 0) -> tuple[list[str], NDArray[np.int
 
 
 def ranks_of_spans(
-    encoder: BiEncoder, index: VectorIndex, corpus: Corpus, context: Context, config: InferenceConfig
+    spans: Spans, encoder: BiEncoder, index: VectorIndex, corpus: Corpus, context: Context, config: InferenceConfig
 ) -> NDArray[np.float64]:
     """RR@10 float64 [Q] of each span's passage or, if qrels name documents, of its document."""
-    texts, rows_Q = draw_spans(corpus)
+    texts, rows_Q = spans
     found_QK = retrieve(encoder, index, texts, DEPTH, context, config)[0]
     documents_N = corpus.documents
     if documents_N is not None:
         rows_Q, found_QK = documents_N[rows_Q], np.where(found_QK < 0, -1, documents_N[found_QK])
-    counts_QK = (found_QK >= 0) & ~repeated(found_QK)
-    rank_QK = np.cumsum(counts_QK, axis=1)
-    hit_QK = counts_QK & (found_QK == rows_Q[:, None]) & (rank_QK <= 10)
-    return (hit_QK / np.maximum(rank_QK, 1)).sum(axis=1)
+    best_QK = first_kept(found_QK, (found_QK >= 0) & ~repeated(found_QK), 10)
+    return ((best_QK == rows_Q[:, None]) / np.arange(1, 11)).sum(axis=1)

@@ -115,11 +115,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{winner.name} ({fusion})",
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
-    gains = (
-        {} if judged.labelled or config.span_gain is None else span_gains(retrievers, hybrids, corpus, context, config)
-    )
-    if config.span_gain is not None:
-        retrievers = {name: of for name, of in retrievers.items() if gains.get(name, math.inf) >= config.span_gain}
+    gains, least = dict[str, float](), config.span_gain
+    if least is not None and not judged.labelled:
+        gains = span_gains(retrievers, hybrids, corpus, context, config)
+        retrievers = {name: of for name, of in retrievers.items() if gains.get(name, math.inf) >= least}
     rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
     factors = dict[str, float]()
     for name, folder in retrievers.items():
@@ -197,14 +196,16 @@ def span_gains(
 ) -> dict[str, float]:
     """By how much RR@10 of spans rises from the first retriever to each later one; empty without spans."""
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.search.spans import ranks_of_spans
+    from stillhouse.search.spans import draw_spans, ranks_of_spans
 
-    ranks = {
-        name: ranks_of_spans(BiEncoder.load(folder), hybrids[name].index, corpus, context, config)
+    spans = draw_spans(corpus)
+    if not spans[0]:
+        return {}
+    first, *later = (
+        float(ranks_of_spans(spans, BiEncoder.load(folder), hybrids[name].index, corpus, context, config).mean())
         for name, folder in retrievers.items()
-    }
-    first_Q, *later = ranks.values()
-    return {name: float((own_Q - first_Q).mean()) for name, own_Q in zip([*ranks][1:], later)} if len(first_Q) else {}
+    )
+    return {name: value - first for name, value in zip([*retrievers][1:], later)}
 
 
 def compares_unfitted(encoder: BiEncoder) -> bool:

@@ -31,7 +31,7 @@ def test_a_span_is_to_find_its_passage_or_document(
         VectorIndex(dense["index"]),
     )
     context, config = Context(tmp_path, "cpu", quiet=True), InferenceConfig(precision="fp32")
-    texts, rows = draw_spans(corpus)
+    spans = texts, rows = draw_spans(corpus)
     passages = corpus.passages_at(np.arange(24), "text")["text"].tolist()
     assert len(rows) > 10 and all(text in passages[row] for text, row in zip(texts, rows))
     assert {len(text.split()) for text in texts} == {WORDS}
@@ -42,7 +42,7 @@ def test_a_span_is_to_find_its_passage_or_document(
         ranking = list(dict.fromkeys(own[np.argsort(-(vectors @ query), kind="stable")].tolist()))
         rank = ranking.index(own[row]) + 1
         slow.append(1 / rank if rank <= 10 else 0.0)
-    found = ranks_of_spans(encoder, index, corpus, context, config)
+    found = ranks_of_spans(spans, encoder, index, corpus, context, config)
     np.testing.assert_allclose(found, slow)
     assert 0 < found.mean() < 1
 
@@ -51,7 +51,8 @@ def test_short_passages_have_no_spans(dense: dict[str, Path], tmp_path: Path, mo
     monkeypatch.setattr("stillhouse.search.spans.WORDS", 50)
     encoder, index = BiEncoder.load(dense["retriever"]), VectorIndex(dense["index"])
     context, config = Context(tmp_path, "cpu", quiet=True), InferenceConfig(precision="fp32")
-    assert ranks_of_spans(encoder, index, Corpus.open(dense["corpus"]), context, config).tolist() == []
+    corpus = Corpus.open(dense["corpus"])
+    assert ranks_of_spans(draw_spans(corpus), encoder, index, corpus, context, config).tolist() == []
 
 
 def test_without_labels_a_retriever_competes_only_if_it_gains_on_spans(

@@ -71,6 +71,13 @@ DECODERS: dict[str, dict[str, Any]] = {
 T5S: dict[str, dict[str, Any]] = {
     name: {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4} for name in ("t5", "mt5", "umt5")
 }
+BART = {
+    f"{side}_{of}": size
+    for side in ("encoder", "decoder")
+    for of, size in (("layers", 2), ("ffn_dim", 48), ("attention_heads", 4))
+}
+SEQ2SEQ = T5S | {"bart": BART | {"d_model": 32, "forced_eos_token_id": None}}
+"""Those that write."""
 FAMILIES = ENCODERS | DECODERS | T5S
 
 
@@ -94,15 +101,15 @@ CHAT = "{% for m in messages %}<s>{{ m.role }} {{ m.content }}</s>{% endfor %}<s
 def generator_folder(kind: str, folder: Path, chat: bool = False) -> Path:
     """A model that writes, with random weights."""
     torch.manual_seed(0)
-    ends = {"decoder_start_token_id": 0} if kind in T5S else {}
-    config = AutoConfig.for_model(kind, **(SMALL | FAMILIES[kind] | ends))
-    auto = AutoModelForSeq2SeqLM if kind in T5S else AutoModelForCausalLM
+    ends = {"decoder_start_token_id": 0} if kind in SEQ2SEQ else {}
+    config = AutoConfig.for_model(kind, **(SMALL | (FAMILIES | SEQ2SEQ)[kind] | ends))
+    auto = AutoModelForSeq2SeqLM if kind in SEQ2SEQ else AutoModelForCausalLM
     model: PreTrainedModel = auto.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder)
-    words = tokenizer(after="</s>" if kind in T5S else "")
+    words = tokenizer(after="</s>" if kind in SEQ2SEQ else "")
     words.chat_template = CHAT if chat else None
     words.save_pretrained(folder)
     return folder

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from families import DECODERS, T5S, generator_folder
+from families import DECODERS, SEQ2SEQ, generator_folder
 
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
@@ -20,7 +20,7 @@ from stillhouse.models.sampling import draw
 from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.text_generator import Sampling, TextGenerator
 
-KINDS = [kind for kind in DECODERS if kind not in ("lfm2", "gemma3_text")] + list(T5S)
+KINDS = [kind for kind in DECODERS if kind not in ("lfm2", "gemma3_text")] + list(SEQ2SEQ)
 PASSAGES = [
     ("ships", "ships carry accurate clocks at sea"),
     ("", "mice"),
@@ -57,7 +57,7 @@ def test_the_likelihood_is_that_of_a_slow_loop_over_tokens(kind: str, tmp_path: 
         for number, token in enumerate(said):
             before = torch.tensor([said[:number]], dtype=torch.long)
             with torch.inference_mode():
-                if kind in T5S:
+                if kind in SEQ2SEQ:
                     begun = torch.cat([torch.zeros(1, 1, dtype=torch.long), before], 1)
                     logits = model(input_ids=torch.tensor([asked]), decoder_input_ids=begun).logits
                 else:
@@ -80,7 +80,7 @@ def test_greedy_answers_are_those_of_transformers(kind: str, chat: bool, tmp_pat
             torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=8, do_sample=False,
             eos_token_id=stops, pad_token_id=0,
         )[0].tolist()  # fmt: skip
-        own = whole[1 if kind in T5S else len(ids) :]
+        own = whole[1 if kind in SEQ2SEQ else len(ids) :]
         ended = any(token in stops for token in own)
         own = own[: next((place + 1 for place, token in enumerate(own) if token in stops), len(own))]
         both = PairTexts(TokenizedTexts([ids + own], 0), TokenizedTexts([[0] * len(ids) + [1] * len(own)], 0))

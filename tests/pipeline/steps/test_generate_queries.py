@@ -87,6 +87,22 @@ def test_the_table_holds_what_the_model_asked(small_corpus: Path, run_step: RunS
     assert not len(dropped(made["queries"]))
 
 
+@pytest.mark.parametrize(("kind", "asked"), [("claims", "claim"), ("keywords", "search"), ("titles", "title")])
+def test_texts_of_other_kinds_need_no_question_mark(
+    kind: str, asked: str, small_corpus: Path, run_step: RunStep
+) -> None:
+    def two(request: dict[str, Any]) -> Answer:
+        words = " ".join(reversed(asked_about(request).split()))
+        return completion(f"Here are two {asked}s:\n- {words}\n- more of {words}")
+
+    with serving(two) as server:
+        inputs = {"corpus": small_corpus}
+        made = run_step("generate-queries", inputs, base_url=server.address, model="m", kind=kind, max_passages=4)
+        assert all(f"Each {asked} must be" in request["messages"][-1]["content"] for request in server.requests)
+    texts = [text for _, text, _ in table(made["queries"])]
+    assert len(texts) == 8 and sum(text.startswith("more of ") for text in texts) == 4
+
+
 def test_a_repeat_asks_nothing_and_the_order_of_answers_shows_nowhere(small_corpus: Path, run_step: RunStep) -> None:
     chance = random.Random(0)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from stillhouse.core.artifacts import digest_file, read_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.articles import lay_out
 from stillhouse.corpus.cleaning import (
     NO_WHOLE_NUMBER,
     CleanCorpus,
@@ -25,7 +24,7 @@ from stillhouse.corpus.cleaning import (
     reject_qrel,
     relevance_of,
 )
-from stillhouse.corpus.pair_queries import PairQueries, PairQuery, sampled, split_articles
+from stillhouse.corpus.pair_queries import PairQueries, PairQuery, divisible, sampled, split_articles
 from stillhouse.corpus.schemas import ADDED, GENERATED, SPLITS
 from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.labels import labels_in, read_labels
@@ -65,7 +64,7 @@ class GeneratedQueries:
         table = table[~table["text"].map(normalise).isin(forms)]
         rows_K = passages.rows_of(list(table["taken_from"]))
         assert (rows_K >= 0).all(), "the passages are the same"
-        layout = lay_out(passages.own_articles(), passages.column("section"), passages.column("position"), ())
+        layout = divisible(passages, (), settings)
         split_A = split_articles(layout.articles, settings)
         split_K = split_A[layout.article_P[rows_K]]
         kept_K = sampled(split_K, replace(settings, max_pair_queries=None))

@@ -17,7 +17,8 @@ If every article has one passage, there is no neighbouring passage. Then the rel
 own, which is called *verbatim* everywhere, and its metrics mainly show string matching.
 
 Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
-split. A link between articles of different splits makes no query. All passages are searched in every split.
+split. A link between articles of different splits makes no query. All passages are searched in every split. One or two
+articles, such as a manual, are divided into runs of passages, which then count as articles.
 
 Shapes: S sentences, P passages, A articles, L links, K drawn queries.
 """
@@ -40,6 +41,8 @@ from stillhouse.corpus.sentences import query_sentences
 from stillhouse.corpus.settings import TASKS, IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
 
+RUN = 10
+"""About as many passages are in a run; of fewer than a hundred, about as many runs are made, of at least two."""
 _DRAWN = ("wlp", "bfs", "ict")
 """The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
 
@@ -176,7 +179,7 @@ def make_pair_queries(
     tables, that no query is taken from; they may still be relevant. Raises `InputError` for a task that the corpus does
     not support, for too few articles to hold any out, and if no train query results.
     """
-    layout = lay_out(passages.own_articles(), passages.column("section"), passages.column("position"), links)
+    layout = divisible(passages, links, settings)
     tasks = _supported(layout, tuple(task for task in TASKS if task in (settings.pair_tasks or ())))
     split_A = split_articles(layout.articles, settings)
     forms = {normalise(text) for text in taken}
@@ -201,13 +204,31 @@ def make_pair_queries(
     return PairQueries(queries, tasks, articles, verbatim)
 
 
+def divisible(passages: TakenPassages, links: Iterable[tuple[str, str]], settings: IngestSettings) -> ArticleLayout:
+    """The articles of a corpus; instead of one or two, of which none could be held out, runs of their passages."""
+    own, order = passages.own_articles(), (passages.column("section"), passages.column("position"))
+    layout = lay_out(own, *order, links)
+    if layout.articles > 2 or sum(_held_out(layout.articles, settings)) < layout.articles:
+        return layout
+    sizes_P = np.diff(layout.offsets)[layout.article_P]
+    runs_P = np.maximum(1, sizes_P // max(2, min(RUN, len(passages) // RUN)))
+    place_P = layout.place_P - layout.offsets[layout.article_P]
+    run_P = layout.article_P * len(passages) + place_P * runs_P // sizes_P
+    return lay_out(pa.array(run_P.astype(str)), *order, ())
+
+
+def _held_out(articles: int, settings: IngestSettings) -> list[int]:
+    """How many articles are for dev, and for test."""
+    shares = (settings.heldout_dev_articles, settings.heldout_test_articles)
+    return [max(round(share * articles), 1) if share else 0 for share in shares]
+
+
 def split_articles(articles: int, settings: IngestSettings) -> NDArray[np.int8]:
     """The split of each article as its index in `SPLITS`, int8 [A]; a fraction above 0 takes at least one article.
 
     Raises `InputError` if no article would be left to train on.
     """
-    shares = (settings.heldout_dev_articles, settings.heldout_test_articles)
-    sizes = [max(round(share * articles), 1) if share else 0 for share in shares]
+    sizes = _held_out(articles, settings)
     if sum(sizes) >= articles:
         number = "1 article is" if articles == 1 else f"{articles} articles are"
         raise InputError(

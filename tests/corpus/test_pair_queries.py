@@ -142,6 +142,24 @@ def test_the_articles_of_the_splits_are_disjoint_with_both_ends() -> None:
     assert max(per_article.values()) == 2
 
 
+@pytest.mark.parametrize("sizes", [{"manual": [8, 5]}, {"a": [30], "b": [3]}])
+def test_runs_of_passages_are_held_out_of_one_or_two_documents(sizes: dict[str, list[int]]) -> None:
+    articles, choices = articles_of(sizes), replace(CHOICES, heldout_dev_articles=0.2, heldout_test_articles=0.1)
+    count = sum(map(sum, sizes.values()))
+    runs = {article: len(passages) // max(2, count // 10) for article, passages in articles.items()}
+    all_runs = sum(runs.values())
+    made = make_pair_queries(taken_of(articles), [("a", "b")] * ("b" in sizes), choices)
+    held_out = {"dev": round(0.2 * all_runs), "test": round(0.1 * all_runs)}
+    assert made.articles == {"train": all_runs - sum(held_out.values())} | held_out
+    splits = defaultdict(set)
+    for query in made.queries:
+        for passage in (query.taken_from, query.positive):
+            article, number = passage.split("#")
+            splits[article, int(number) * runs[article] // len(articles[article])].add(query.split)
+    assert len(splits) == all_runs > 5 and all(len(of) == 1 for of in splits.values())
+    assert set.union(*splits.values()) == set(SPLITS)
+
+
 def test_the_seed_decides_and_limits_hold_split_by_split() -> None:
     choices = replace(CHOICES, heldout_dev_articles=0.2, heldout_test_articles=0.2)
     whole = make_pair_queries(taken_of(LARGE), LARGE_LINKS, choices)

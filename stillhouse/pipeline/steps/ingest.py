@@ -141,10 +141,11 @@ def _pair_lines(config: IngestSettings, facts: Mapping[str, Any]) -> Iterator[st
     if "pair_queries_not_made" in facts:
         why = facts["pair_queries_not_made"]
         yield f"NO TRAIN QUERIES: the source has none, and none are made from the corpus: {why}"
+    parts = facts.get("articles_of_split", {})
+    noun = "articles" if sum(parts.values()) <= facts["articles"] else "runs of passages"
     for split, count in facts.get("generated_queries", {}).items():
         kind = "synthetic" if "synthetic" in facts["labels"] else "more"
-        articles = facts["articles_of_split"][split]
-        yield f"{kind} {split} queries, by a language model, of {articles:,} articles: {count:,}"
+        yield f"{kind} {split} queries, by a language model, of {parts[split]:,} {noun}: {count:,}"
     if "pair_queries" not in facts:
         return
     if config.queries == "auto":
@@ -156,7 +157,7 @@ def _pair_lines(config: IngestSettings, facts: Mapping[str, Any]) -> Iterator[st
         yield f"{facts['labelled_train_left_out']:,} labelled train queries are left out, because of `queries: pairs`"
     for split, counts in facts["pair_queries"].items():
         made = ", ".join(f"{count:,} {task}" for task, count in counts.items())
-        yield f"synthetic {split} queries of {facts['articles_of_split'][split]:,} articles: {made}"
+        yield f"synthetic {split} queries of {parts[split]:,} {noun}: {made}"
     if facts["verbatim"]:
         yield (
             "every article has one passage, so a query is a sentence of the very passage to be found: figures on such "
@@ -184,6 +185,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=9,
+    version=10,
     divided=True,
 )

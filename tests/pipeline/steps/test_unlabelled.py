@@ -155,7 +155,7 @@ def test_impossible_settings_are_refused_or_reported(
     tmp_path: Path, run_step: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("STILLHOUSE_QUIET", "0")
-    few = write_articles(tmp_path / "few", articles=2)
+    few = write_articles(tmp_path / "few", articles=2, sections=1)
     with pytest.raises(InputError, match="2 articles are too few"):
         run_step("ingest", {}, source=str(few), queries="pairs")
     corpus = run_step("ingest", {}, source=str(few))["corpus"]

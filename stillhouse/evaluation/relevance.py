@@ -134,8 +134,8 @@ def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
 
 
 class JudgedQueries:
-    """The judged queries of a split: those of the source if there are `fewest` (`labelled`), else also those made from
-    the corpus.
+    """The judged queries of a split: those of the source if there are `fewest` of them or no others (`labelled`), else
+    also those made from the corpus.
 
     A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
     and the passage that a made query was taken from (`relevance.never_negative`). If qrels name documents, all passages
@@ -146,7 +146,7 @@ class JudgedQueries:
         queries = corpus.queries_of(split)
         queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
         labelled = queries[queries["origin"] == SOURCE]
-        self.labelled = len(labelled) >= fewest
+        self.labelled = len(labelled) >= min(fewest, max(1, len(queries)))
         chosen = labelled if self.labelled else queries
         if at_most is not None:
             chosen = chosen.iloc[evenly_spaced(len(chosen), at_most)]

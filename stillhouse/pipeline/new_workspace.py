@@ -89,6 +89,8 @@ def make(
             whole = with_sections(whole, {"ingest": {"source": source}})
         amount = fit_into(hours, whole, look, why) if hours else {} if named else usual(whole, look)
         time = timed(with_sections(whole, amount), look, why)
+        if hours and not amount:
+            time.insert(0, "--hours changes nothing: the run trains as much as its recipe and its source allow")
         make_workspace(folder, source, recipe, with_sections(own, amount))
         return time
 

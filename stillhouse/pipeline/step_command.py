@@ -223,6 +223,8 @@ def example_of(spec: Step) -> GraphStep:
     known = [step for name in GRAPHS for step in graph_of({GRAPH: name})]
     made = {port.name: f"{step.name}/{port.name}" for step in reversed(known) for port in step.spec.outputs}
     needed = [port.name for port in spec.inputs if not port.optional]
+    # Of a step that reads all of these, since an index belongs to one retriever.
+    made |= next((dict(step.inputs) for step in known if step.inputs.keys() >= {*needed}), {})
     own = GraphStep(spec.identifier, spec.name, {name: made.get(name, f"{name}/{name}") for name in needed})
     return next((step for step in known if step.kind == spec.name), own)
 

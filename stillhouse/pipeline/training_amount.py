@@ -43,6 +43,8 @@ MORE_WRITTEN = (
 )
 FEWEST_STEPS = 10
 """A training with fewer steps is not worth its measurements."""
+FEWEST_ASKED = 200
+"""Questions about fewer passages are not worth the training of their writer."""
 NEAR = 1.05
 """A run that takes longer than requested by up to this factor still fits, because the forecast is not more precise."""
 HALVINGS = 10
@@ -52,9 +54,9 @@ HALVINGS = 10
 def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = "") -> Amount:
     """The settings with which a run trains for as much of `hours` as its questions and epochs allow.
 
-    A run that would take longer gets fewer steps; one that would take less reads more questions in more steps. Raises
-    `InputError` if the other steps alone take longer, and if no forecast can be made. If there is no look at the
-    source, `why` gives the reason.
+    A run that would take longer gets fewer steps, and has questions written about fewer passages; one that would take
+    less reads more questions in more steps. Raises `InputError` if the other steps alone take longer, and if no
+    forecast can be made. If there is no look at the source, `why` gives the reason.
     """
     expected = forecast(recipe, look)
     if expected is None or look is None:
@@ -69,7 +71,7 @@ def fit_into(hours: float, recipe: Recipe, look: FirstLook | None, why: str = ""
     if (least := amounts.seconds(0.0)) > budget * NEAR:
         raise InputError(
             f"the run takes about {in_words(least)} on this machine, even with minimal training; give --hours "
-            f"{math.ceil(least / 360) / 10:.1f}, or a smaller fetch_model.passage_length"
+            f"{math.ceil(least / 360) / 10:.1f}, or leave it out and lower fetch_model.passage_length in params.yaml"
         )
     return amounts.largest(0.0, 1.0, budget)
 
@@ -171,7 +173,11 @@ class Amounts:
         """The settings of a share; none for those that are the recipe's."""
         used, (section, setting) = self.used, self.limited
         more = min(share, self.all_questions)
-        asked = used if not used or more <= 1 else int(more * used) if more < self.all_questions else None
+        asked = used
+        if used and self.written and share < 1:
+            asked = max(min(FEWEST_ASKED, used), int(share * used))
+        elif used and more > 1:
+            asked = int(more * used) if more < self.all_questions else None
         scale = self.scale(asked)
         found: dict[str, dict[str, float | None]] = {} if asked == used else {section: {setting: asked}}
         repeated = max(1.0, share / self.most)

@@ -8,6 +8,7 @@ right answer is ahead or behind in every query. On repeatedly drawn dev queries 
 Shape suffixes: Q queries, P right answers of a query, K candidates of a system, U candidates of all systems.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,17 +59,24 @@ def partners_of(name: str) -> list[str]:
 def choose_winner(contenders: Iterable[Contender], metric: str, standard_errors: float) -> Contender:
     """Start with the first contender and replace it with every later one that beats the current winner.
 
-    Better means that its mean of `metric` leads by more than `standard_errors` standard errors of the paired
-    difference. An early contender stays unless dev shows another to be better, so list simple and cheap systems first.
+    A later retriever must also beat every form of the first one. To beat means that the mean of `metric` leads by more
+    than `standard_errors` standard errors of the paired difference; a single query has none, and shows nothing. An
+    early contender stays unless dev shows another to be better, so list simple and cheap systems first.
     """
-    contenders = iter(contenders)
-    winner = next(contenders)
-    for later in contenders:
-        difference_Q = later.values(metric) - winner.values(metric)
-        lead = float(difference_Q.mean())
-        spread = float(difference_Q.std(ddof=1)) if len(difference_Q) > 1 else 0.0
-        if lead > standard_errors * spread / np.sqrt(len(difference_Q)):
+
+    def beats(later: Contender, than: Contender) -> bool:
+        difference_Q = later.values(metric) - than.values(metric)
+        spread = difference_Q.std(ddof=1) if len(difference_Q) > 1 else math.inf
+        least = standard_errors * spread / math.sqrt(len(difference_Q)) if standard_errors else 0.0
+        return float(difference_Q.mean()) > least
+
+    first, *others = contenders
+    winner, base = first, [first]
+    for later in others:
+        if all(beats(later, than) for than in (winner, *base)):
             winner = later
+        if later.retriever == first.retriever:
+            base.append(later)
     return winner
 
 

@@ -73,7 +73,7 @@ def judged_pairs(generator: TextGenerator, corpus: Corpus, split: str, most: int
     asked = corpus.queries[corpus.queries["origin"].isin((SOURCE, ADDED))]
     found = corpus.relevant(split)[["query_id", "passage_id"]].merge(asked, on="query_id")
     if not len(found):
-        raise InputError(f"{corpus.folder} has no labelled {split} question; give a corpus with questions of people")
+        raise InputError(f"{corpus.folder} has no labelled {split} question; give a corpus that has some")
     if most and len(found) > most:
         found = found.iloc[np.sort(np.random.default_rng(seed).permutation(len(found))[:most])]
     rows = corpus.rows_of(found["passage_id"])

@@ -163,6 +163,20 @@ def test_ample_hours_have_questions_written_about_more_passages(passages: int, a
     assert fit_into(100, elsewhere, look) == fit_into(100, recipe, dataclasses.replace(look, whole=False)) == {}
 
 
+def test_with_few_hours_questions_are_written_about_fewer_passages() -> None:
+    recipe = with_sections(load_recipe(find_recipe("generated")), {"fetch_model": {"model": STARTS["here"]}})
+    look = dataclasses.replace(LARGE, passages=5_000, questions={"test": 500})
+    whole = forecast(recipe, look)
+    assert whole is not None
+    own = fit_into(0.8 * whole.total / 3600, recipe, look)
+    fitted = forecast(with_sections(recipe, own), look)
+    assert fitted is not None and 0.76 < fitted.total / whole.total <= 0.8
+    assert own["generated"]["max_passages"] / 1000 == pytest.approx(own["distilled"]["max_steps"] / 60, abs=0.02)
+    least = with_sections(recipe, {"generated": {"max_passages": 200}, "distilled": {"max_steps": 10}})
+    found = forecast(least, look)
+    assert found is not None and fit_into(found.total / 3600, recipe, look)["generated"] == {"max_passages": 200}
+
+
 def test_too_few_hours_are_refused() -> None:
     with pytest.raises(InputError, match="even with minimal training; give --hours") as refused:
         fit_into(0.02, LABELLED, LARGE)

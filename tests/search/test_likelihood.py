@@ -72,3 +72,15 @@ def test_a_winner_is_chosen_by_what_is_asked_for() -> None:
     assert choose_winner(contenders, "log_likelihood", 0.0).name == "other"
     assert choose_winner(contenders, "log_likelihood", 5.0).name == "one"
     assert choose_winner(contenders[::-1], "rr10", 0.0).name == "one"
+
+
+def test_a_later_retriever_must_beat_every_form_of_the_first() -> None:
+    """Though one form of the first has no lead over the other, the second retriever leads only one of them."""
+    ranks = np.array([[0.1, 0.1, 0.1, 0.1], [1.0, 0.1, 0.1, 0.1], [0.6, 0.2, 0.2, 0.2]])
+    names = (("one", Fusion()), ("one", Fusion("weights")), ("other", Fusion()))
+    alone, fused, other = (Contender(*name, values, values) for name, values in zip(names, ranks))
+    assert choose_winner([alone, fused], "rr10", 1.0) is alone
+    assert choose_winner([alone, other], "rr10", 1.0) is other
+    assert choose_winner([alone, fused, other], "rr10", 1.0) is alone
+    single = [Contender(one.retriever, one.fusion, one.reciprocal_ranks[:1], ranks[0, :1]) for one in (alone, fused)]
+    assert choose_winner(single, "rr10", 1.0) is single[0] and choose_winner(single, "rr10", 0.0) is single[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stillhouse.core.config import setting
@@ -15,7 +15,6 @@ from stillhouse.pipeline.steps.spec import BM25_INDEX, CORPUS, Paths, Port, Repo
 
 if TYPE_CHECKING:
     from stillhouse.corpus.store import Corpus
-    from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.bm25 import BM25
     from stillhouse.search.hybrid import HybridIndex
     from stillhouse.search.winner import Contender
@@ -57,56 +56,32 @@ class Config(InferenceConfig):
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     import numpy as np
-    from numpy.typing import NDArray
 
     from stillhouse.corpus.store import Corpus
     from stillhouse.evaluation.relevance import JudgedQueries
     from stillhouse.evaluation.samples import Samples
     from stillhouse.evaluation.significance import bootstrap_intervals
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.models.token_states import TokenReader, state_width
+    from stillhouse.pipeline.steps.contest import Contest, compares_unfitted
     from stillhouse.search.bm25 import BM25
-    from stillhouse.search.hybrid import (
-        TOKENS,
-        Fusion,
-        HybridIndex,
-        MeasuredRankings,
-        can_fit,
-        fused_scores,
-        measure_rankings,
-        unfitted,
-    )
-    from stillhouse.search.late_interaction import LateInteraction, write_tokens
-    from stillhouse.search.reading import lexical_factor
-    from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
-    from stillhouse.search.winner import (
-        METRICS,
-        Contender,
-        choose_winner,
-        common_candidates,
-        describe_winner,
-        log_likelihoods,
-    )
+    from stillhouse.search.hybrid import FEWEST_TO_FIT, TOKENS, Fusion, HybridIndex, unfitted
+    from stillhouse.search.late_interaction import write_tokens
+    from stillhouse.search.searcher import open_index
+    from stillhouse.search.winner import METRICS, Contender, describe_winner
 
     retrievers, indexes = named(inputs, "candidates"), named(inputs, "indexes")
     refuse_unpaired(inputs, retrievers, indexes)
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
-    judged, alone = JudgedQueries(corpus), Fusion(depth=config.depth)
-    tokens = outputs["hybrid"] / TOKENS
+    judged, tokens = JudgedQueries(corpus), outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
-
-    def factor(name: str, encoder: BiEncoder) -> float:
-        if config.fusion == "never" or can_fit(judged):
-            return 1.0
-        return lexical_factor(encoder, retrievers[name], hybrids[name].index, bm25, corpus, context, config)
-
+    contest = Contest(judged, retrievers, hybrids, corpus, context, config)
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
-        fusion = alone
+        fusion = Fusion(depth=config.depth)
         if config.fusion != "never":
             encoder = BiEncoder.load(retrievers[first])
             compared = config.fusion == "auto" and compares_unfitted(encoder)
-            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, factor(first, encoder))
+            fusion = unfitted("auto", config.depth, hybrids[first].index, compared, contest.factor(first))
             if fusion.late:
                 write_tokens(tokens, encoder, corpus, context, config)
         winner = Contender(first, fusion, unmeasured, unmeasured)
@@ -115,61 +90,21 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             f"{winner.name} ({fusion})",
             facts=_written(winner, retrievers, indexes, bm25, outputs) | {"chosen_by": NOTHING},
         )
-    gains, least = dict[str, float](), config.span_gain
-    if least is not None and not judged.labelled:
-        gains = span_gains(retrievers, hybrids, corpus, context, config)
-        retrievers = {name: of for name, of in retrievers.items() if gains.get(name, math.inf) >= least}
-    rankings, vectors = dict[str, MeasuredRankings](), dict[str, NDArray[np.float32]]()
-    factors = dict[str, float]()
-    for name, folder in retrievers.items():
-        encoder, index = BiEncoder.load(folder), hybrids[name].index
-        vectors[name] = query_vectors(encoder, index, judged.texts, context, config)
-        gpu = searches_on_gpu(index, config.depth, context)
-        factors[name] = factor(name, encoder)
-        rankings[name] = measure_rankings(
-            hybrids[name], judged, vectors[name], config.depth, gpu=gpu, factor=factors[name]
-        )
-    rows_QU = common_candidates([found.rows_QK for found in rankings.values()], judged.answers_QP)
-    right_QU = judged.right(rows_QU)
-    bm25_QU = bm25.scores_of(judged.texts, rows_QU)
-
-    def likelihoods(scores_QU: NDArray[np.float32]) -> NDArray[np.float64]:
-        return log_likelihoods(scores_QU, judged.judged_best(rows_QU, scores_QU), right_QU)
-
-    contenders: dict[str, Contender] = {}
-    for name, found in rankings.items():
-        dense_QU = hybrids[name].products(vectors[name], rows_QU)
-        systems = {"dense": (alone, dense_QU)}
-        if config.fusion != "never":
-            both_QUF = np.stack([bm25_QU, dense_QU], axis=2)
-            systems["hybrid"] = found.fusion, fused_scores(found.fusion, rows_QU, both_QUF)
-        for ranked, (fusion, scores_QU) in systems.items():
-            contender = Contender(name, fusion, found.reciprocal_ranks[ranked], likelihoods(scores_QU))
-            contenders[contender.name] = contender
-    winner = choose_winner(contenders.values(), config.metric_for_best_model, config.standard_errors)
-    encoder = BiEncoder.load(retrievers[winner.retriever])
-    if config.fusion == "auto" and (state_width(encoder) if judged.labelled else compares_unfitted(encoder)):
-        name, index = winner.retriever, hybrids[winner.retriever].index
-        write_tokens(tokens, encoder, corpus, context, config)
-        late = LateInteraction(tokens, TokenReader(encoder, context, config))
-        both = HybridIndex(bm25, index, late)
-        gpu = searches_on_gpu(index, config.depth, context)
-        found = measure_rankings(both, judged, vectors[name], config.depth, gpu=gpu, factor=factors[name])
-        if found.fusion.late:
-            three = [bm25_QU, both.products(vectors[name], rows_QU), late.scores_of(judged.texts, rows_QU)]
-            likely_Q = likelihoods(fused_scores(found.fusion, rows_QU, np.stack(three, axis=2)))
-            contender = Contender(name, found.fusion, found.reciprocal_ranks["hybrid"], likely_Q)
-            contenders[contender.name] = contender
-            # Neither made nor a few labelled questions show what late interaction adds to a fusion with BM25
-            # (benchmarks/no_labels.md).
-            joins = not judged.labelled or (
-                winner.fusion is not alone and compares_unfitted(encoder) and not can_fit(judged)
-            )
-            pair = [contender] if joins else [winner, contender]
-            winner = choose_winner(pair, config.metric_for_best_model, config.standard_errors)
-        if not winner.fusion.late:
-            del late, both  # a network file system keeps mapped files
-            shutil.rmtree(tokens)
+    gains, guess = dict[str, float](), JudgedQueries(corpus, fewest=FEWEST_TO_FIT)
+    if not guess.labelled:
+        competing = retrievers
+        if (least := config.span_gain) is not None:
+            gains = span_gains(retrievers, hybrids, corpus, context, config)
+            competing = {name: of for name, of in retrievers.items() if gains.get(name, math.inf) >= least}
+        contest = replace(contest, judged=guess, retrievers=competing, factors=contest.factors)
+    winner = contest.winner(tokens)
+    if judged.labelled and not guess.labelled:
+        # Twenty questions alone would choose worse than none do (benchmarks/no_labels.md).
+        contest = replace(contest, judged=judged, retrievers=retrievers)
+        winner = contest.winner(tokens, winner)
+    contenders = contest.contenders
+    if not winner.fusion.late:
+        shutil.rmtree(tokens, ignore_errors=True)
     figures = {
         f"dev_{metric}": {name: float(contender.values(metric).mean()) for name, contender in contenders.items()}
         for metric in METRICS
@@ -179,13 +114,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     out = "".join(
         f"; {name} does not compete: RR@10 of spans rises by {gain:.3f}"
         for name, gain in gains.items()
-        if name not in retrievers
+        if name not in contest.retrievers
     )
     return Report(
         describe_winner(winner, contenders, config.metric_for_best_model) + out,
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts=_written(winner, retrievers, indexes, bm25, outputs)
-        | {"chosen_by": config.metric_for_best_model, "queries": len(judged), **figures}
+        | {"chosen_by": config.metric_for_best_model, "queries": len(contest.judged), **figures}
         | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist())), "synthetic": not judged.labelled}
         | ({"span_gains": gains} if gains else {}),
     )
@@ -206,13 +141,6 @@ def span_gains(
         for name, folder in retrievers.items()
     )
     return {name: value - first for name, value in zip([*retrievers][1:], later)}
-
-
-def compares_unfitted(encoder: BiEncoder) -> bool:
-    """Whether late interaction joins with fixed weights, which were found on models that pool by the mean."""
-    from stillhouse.models.token_states import state_width
-
-    return encoder.settings.pooling == "mean" and state_width(encoder) > 0
 
 
 def _written(winner: Contender, retrievers: Paths, indexes: Paths, bm25: BM25, outputs: Paths) -> dict[str, Any]:
@@ -254,5 +182,5 @@ STEP = Step(
         Port("hybrid", "how to combine it with BM25 and late interaction, if at all", beside=("retriever", "index")),
     ),
     run=run,
-    version=9,
+    version=10,
 )

@@ -37,15 +37,26 @@ def bm25(run_step: Callable[..., dict[str, Path]], small_corpus: Path) -> Path:
 
 
 @pytest.fixture
-def made_questions(small_corpus: Path, tmp_path: Path) -> Path:
+def made_but_for(small_corpus: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Returns a function that gives the small corpus, as if all its questions but those named were made from it."""
+
+    def corpus_of(*real: str) -> Path:
+        labelled = Corpus.open(small_corpus)
+        tables = {name: getattr(labelled, name).to_dict("list") for name in ("passages", "queries", "qrels")}
+        tables["queries"]["origin"] = ["source" if id in real else "ict" for id in tables["queries"]["query_id"]]
+        folder = tmp_path / f"made {len(real)}"
+        with whole_folder(folder) as staging:
+            write_tables(staging, tables)
+            write_manifest(staging, "ingest", {}, {}, read_manifest(small_corpus).facts)
+        return folder
+
+    return corpus_of
+
+
+@pytest.fixture
+def made_questions(made_but_for: Callable[..., Path]) -> Path:
     """The small corpus, as if its questions were made from its passages."""
-    labelled = Corpus.open(small_corpus)
-    tables = {name: getattr(labelled, name).to_dict("list") for name in ("passages", "queries", "qrels")}
-    tables["queries"] |= {"origin": ["ict"] * 24}
-    with whole_folder(tmp_path / "made") as staging:
-        write_tables(staging, tables)
-        write_manifest(staging, "ingest", {}, {}, read_manifest(small_corpus).facts)
-    return tmp_path / "made"
+    return made_but_for()
 
 
 @pytest.fixture(scope="session")

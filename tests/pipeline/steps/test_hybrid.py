@@ -185,7 +185,7 @@ def test_made_or_few_questions_do_not_decide_on_late_interaction(
             contenders = list(contenders)
             return ([one for one in contenders if not one.fusion.late] or contenders)[best]
 
-        monkeypatch.setattr("stillhouse.search.winner.choose_winner", choose)
+        monkeypatch.setattr("stillhouse.pipeline.steps.contest.choose_winner", choose)
         monkeypatch.setattr("stillhouse.search.hybrid.FEWEST_TO_FIT", enough)
         dense = {"corpus": corpus, "retriever": retriever}
         index = run_step("index", dense, f"{corpus.name} index", precision="fp32")["index"]
@@ -209,6 +209,39 @@ def contenders(run_step: Run, small_corpus: Path, dense: dict[str, Path], tiny_m
         "candidates/other": other,
         "indexes/other": index,
     }
+
+
+@pytest.mark.parametrize(("stays", "winner"), [(True, "start + BM25 + late interaction"), (False, "other")])
+def test_a_few_real_questions_must_beat_what_made_ones_choose(
+    run_step: Run,
+    small_corpus: Path,
+    made_but_for: Callable[..., Path],
+    contenders: dict[str, Path],
+    stays: bool,
+    winner: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    corpus = made_but_for(*Corpus.open(small_corpus).queries_of("dev")["query_id"][:2])
+    inputs = {"corpus": corpus, "bm25": run_step("bm25", {"corpus": corpus}, negatives_depth=5)["bm25"]}
+    for name in ("start", "other"):
+        inputs[f"candidates/{name}"] = contenders[f"candidates/{name}"]
+        index = run_step("index", {"corpus": corpus, "retriever": inputs[f"candidates/{name}"]}, name, precision="fp32")
+        inputs[f"indexes/{name}"] = index["index"]
+    alone, late = ["start", "start + BM25", "other", "other + BM25"], "start + BM25 + late interaction"
+    calls: list[tuple[list[str], set[int]]] = []
+
+    def choose(found: Any, *others: Any) -> Any:
+        """The made questions choose the retriever with BM25, which late interaction joins."""
+        by_name = {one.name: one for one in found}
+        calls.append((list(by_name), {len(one.reciprocal_ranks) for one in by_name.values()}))
+        return by_name["start + BM25" if len(calls) == 1 else late if len(calls) == 2 or stays else "other"]
+
+    monkeypatch.setattr("stillhouse.pipeline.steps.contest.choose_winner", choose)
+    made = run_step("select-best", inputs, precision="fp32")
+    assert calls[:3] == [(alone, {6}), ([late], {6}), ([late, *alone], {2})]
+    facts = read_manifest(made["retriever"]).facts
+    assert (facts["winner"], facts["queries"], facts["synthetic"]) == (winner, 2, False)
+    assert (made["hybrid"] / "tokens").exists() == stays
 
 
 @pytest.mark.parametrize("metric", ["log_likelihood", "rr10"])

@@ -145,6 +145,8 @@ class Labelling:
             wanted=self.wanted,
             source=shlex.quote(self.labels.source),
             folder=shlex.quote(str(self.labels.folder)),
+            absolute=self.labels.folder.resolve(),
+            workspace=(Path(self.labels.source) / "params.yaml").is_file(),
             most=MOST_CHARACTERS,
         )
 

@@ -151,6 +151,15 @@ def test_texts_are_only_text_and_hits_can_be_ticked(browser: Browser) -> None:
     assert " checked>" not in browser.shown(passage=passage, question="fish"), "unticked, then searched"
 
 
+def test_the_last_page_names_the_next_command(browser: Browser, tmp_path: Path) -> None:
+    for number in range(3):
+        assert browser.send(passage=browser.passage(), question=f"question {number}") == 303
+    assert "stillhouse new WORKSPACE --source source --questions" in browser.shown()
+    browser.labels.source = str(tmp_path)
+    (tmp_path / "params.yaml").touch()
+    assert "stillhouse new" not in browser.shown() and str(tmp_path / "questions") in browser.shown()
+
+
 def test_other_sites_and_empty_questions_are_refused(browser: Browser) -> None:
     body = urlencode({"passage": browser.passage(), "question": "theirs"})
     assert browser.ask("POST", body=body, Origin="http://evil.example")[0] == 403

@@ -8,7 +8,6 @@ from stillhouse.core.config import setting
 from stillhouse.core.errors import InputError
 from stillhouse.pretraining.objectives import NAMES, Corruption, Objective, describe, find_objective
 from stillhouse.pretraining.pairs.settings import PAIR_OBJECTIVES, PairConfig
-from stillhouse.training.measurements import SHARE
 from stillhouse.training.settings import TrainingConfig, eval_share_setting, patience_setting
 
 NONE = "none"
@@ -101,7 +100,7 @@ class PretrainingConfig(PairConfig, TrainingConfig):
         choices=("heldout_loss", "ict_RR@10", "heldout_mlm_loss", "coverage@20"),
     )
     patience: int | None = patience_setting()
-    eval_share: float | None = eval_share_setting(SHARE, "no limit", "held-out passages", "passage")
+    eval_share: float | None = eval_share_setting("held-out passages", "passage")
 
     def __post_init__(self) -> None:
         super().__post_init__()

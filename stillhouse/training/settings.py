@@ -35,13 +35,13 @@ def patience_setting(default: int | None = None) -> Any:
     return setting(default, "stop after this many measurements in a row without improvement; null = never", minimum=1)
 
 
-def eval_share_setting(default: float | None, null: str, heldout: str = "dev queries", text: str = "text") -> Any:
-    """The share of a training that its measurements may read (`measurements.within`); `null` says what null means."""
+def eval_share_setting(heldout: str = "dev queries", text: str = "text") -> Any:
+    """The share of a training that its measurements may read (`measurements.within`)."""
     return setting(
-        default,
+        SHARE,
         f"without eval_steps, evaluation reads at most this share of what training reads; a trained {text} counts "
         f"{READS_OF_TRAINING} times. To fit, {MOST} measurements become {FEWEST}, then {heldout} become fewer, down "
-        f"to {ENOUGH}, then measurements again, then {heldout}. null = {null}",
+        f"to {ENOUGH}, then measurements again, then {heldout}. null = no limit",
         minimum=0,
         maximum=1,
     )
@@ -168,7 +168,7 @@ class GroupTrainingConfig(DevRankingConfig, TrainingConfig):
 
     metric_for_best_model: str = best_model_setting("loss")
     patience: int | None = patience_setting()
-    eval_share: float | None = eval_share_setting(SHARE, "no limit")
+    eval_share: float | None = eval_share_setting()
 
 
 @dataclass(frozen=True, kw_only=True)

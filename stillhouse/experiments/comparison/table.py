@@ -113,7 +113,7 @@ def make_table(
     first = next(iter(finished.values()))[0]
     # A split without answers, say, has no values of their measures.
     measures = tuple(str(name) for name in first.test.dropna(axis="columns", how="all"))
-    values = {name: seed_average(found, "test", list(measures)) for name, found in finished.items()}
+    values = {name: seed_average(found, list(measures)) for name, found in finished.items()}
     for name, frame in values.items():
         if not frame.index.equals(first.test.index):
             raise InputError(
@@ -153,9 +153,9 @@ def make_table(
     return Table(sweep, tuple(rows), measures, len(first.test), len(first.dev), means, values, samples, synthetic)
 
 
-def seed_average(outcomes: Sequence[Outcome], split: str, measures: list[str]) -> pd.DataFrame:
-    """Per-query values averaged over the seeds, which must have the same queries in the same order."""
-    frames = [getattr(outcome, split) for outcome in outcomes]
+def seed_average(outcomes: Sequence[Outcome], measures: list[str]) -> pd.DataFrame:
+    """The values of test queries averaged over the seeds, which must have the same queries in the same order."""
+    frames = [outcome.test for outcome in outcomes]
     for outcome, frame in zip(outcomes, frames):
         if not frame.index.equals(frames[0].index):
             raise InputError(

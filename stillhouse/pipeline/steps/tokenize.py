@@ -11,9 +11,6 @@ from stillhouse.core.errors import InputError
 from stillhouse.corpus.engine.ray_engine import open_engine
 from stillhouse.pipeline.steps.spec import CORPUS, GATE, TOKENS, Paths, Port, Report, Step
 
-TEXTS_AT_ONCE = 2048
-
-
 ROWS = 1 << 17
 """Passages that one process of an engine tokenizes at a time, a row group: half a minute on one CPU core."""
 
@@ -36,7 +33,7 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.models.encoder_settings import read_settings
     from stillhouse.models.tokenizer_files import load_tokenizer
     from stillhouse.pretraining.token_files import write_structure, write_tokens
-    from stillhouse.pretraining.token_parts import TokenSettings, blocks_of, copied, write_token_parts
+    from stillhouse.pretraining.token_parts import TEXTS_AT_ONCE, TokenSettings, blocks_of, copied, write_token_parts
     from stillhouse.pretraining.tokens import vocabulary_digest
 
     corpus = Corpus.open(inputs["corpus"])

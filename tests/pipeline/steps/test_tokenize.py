@@ -12,9 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
-from stillhouse.pipeline.steps import tokenize
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.tokenize import STEP, Config
+from stillhouse.pretraining import token_parts
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "pot", "still", "##s", "rye"]
 
@@ -39,7 +39,7 @@ def corpus(folder: Path, texts: list[str]) -> Path:
 def test_writes_the_token_arrays(
     tmp_path: Path, tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tokenize, "TEXTS_AT_ONCE", at_once)
+    monkeypatch.setattr(token_parts, "TEXTS_AT_ONCE", at_once)
     inputs = {"corpus": corpus(tmp_path / "corpus", ["stills rye", "", "rye rye"]), "tokenizer": tokenizer_folder}
     execute(STEP, Config(max_length=5), inputs, {"tokens": tmp_path / "tokens"})
     ids, offsets, starts = (np.load(tmp_path / "tokens" / f"{name}.npy") for name in ("ids", "offsets", "word_starts"))

@@ -54,7 +54,7 @@ def new_parser() -> Parser:
     flag(
         parser,
         "--questions FOLDER",
-        "questions with answers from `stillhouse label`, for selecting the best retriever (ingest.dev_queries)",
+        "questions with answers from `stillhouse label`, which can correct the choice of a winner (ingest.dev_queries)",
         Path,
     )
     return parser

@@ -194,11 +194,11 @@ def describe_few(look: FirstLook | None, source: str | None, questions: Path | N
     if look is None or look.labelled or source is None:
         return ""
     if questions:
-        return f"the questions in {questions} are used for model selection (ingest.dev_queries)"
+        return f"the questions in {questions} check the choice of the winner (ingest.dev_queries)"
     if look.questions.get("dev"):
         return ""
     line = (
-        "twenty questions of your own choose the winner more reliably than generated ones: stillhouse label "
+        "twenty questions of your own can correct the choice of generated ones: stillhouse label "
         f"{shlex.quote(source)} questions, then `new --questions questions`"
     )
     if look.unjudged:

@@ -112,7 +112,7 @@ def test_passages_get_questions_of_a_person(terminal: Terminal) -> None:
     write_articles()
     terminal.patch.setattr(label, "serve", asking("songs#1", "what sings"))
     terminal.type_all(section("docs/train.md", "Twenty questions of your own"))
-    assert yaml.safe_load(Path("manuals/params.yaml").read_text())["ingest"]["dev_queries"] == "../questions"
+    assert yaml.safe_load(Path("asked/params.yaml").read_text())["ingest"]["dev_queries"] == "../questions"
 
 
 def test_questions_of_a_log_are_labelled(terminal: Terminal) -> None:

@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stillhouse.core.artifacts import digest_file, digest_json
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
@@ -16,7 +18,7 @@ from stillhouse.corpus.cleaning import CleanCorpus, clean
 from stillhouse.corpus.cleaning_parts import Several, clean_parts
 from stillhouse.corpus.more_queries import PLACE as ADDED_PLACE
 from stillhouse.corpus.more_queries import AddedTrainQueries, GeneratedQueries
-from stillhouse.corpus.pair_queries import PairQueries, PairQuery, make_pair_queries
+from stillhouse.corpus.pair_queries import PairQueries, PairQuery, divisible, make_pair_queries
 from stillhouse.corpus.schemas import GENERATED, SOURCE, SPLITS
 from stillhouse.corpus.settings import IngestSettings
 from stillhouse.corpus.sources.distractors import PLACE as DISTRACTORS
@@ -104,7 +106,7 @@ def ingest_source(
     added: list[PairQuery] = []
     not_added = Counter[str]()
     if more:
-        added, not_added = _take_added(corpus, more, (made, generated))
+        added, not_added = _take_added(corpus, more, (made, generated), settings)
     distractors = sum(id.startswith(DISTRACTOR) for id in corpus.passages) if _has(source, DISTRACTORS) else 0
     with doing("writing the corpus"):
         parts = [made.queries if made else (), generated.queries if generated else (), added]
@@ -219,13 +221,14 @@ def _take_generated(
 
 
 def _take_added(
-    corpus: CleanCorpus, added: AddedTrainQueries, made: Iterable[PairQueries | None]
+    corpus: CleanCorpus, added: AddedTrainQueries, made: Iterable[PairQueries | None], settings: IngestSettings
 ) -> tuple[list[PairQuery], Counter[str]]:
     """Adds train queries from another folder; the articles of generated dev and test queries stay held out."""
     measured = [query.positive for part in made if part for query in part.queries if query.split != "train"]
-    articles = corpus.passages.own_articles()
-    held_out = {articles[row].as_py() for row in corpus.passages.rows_of(measured).tolist()}
-    return added.join(corpus, held_out)
+    if not measured:
+        return added.join(corpus)
+    article_P = divisible(corpus.passages, (), settings)[0].article_P
+    return added.join(corpus, np.isin(article_P, article_P[corpus.passages.rows_of(measured)]))
 
 
 def tables_of(corpus: CleanCorpus, made: Sequence[PairQuery] = ()) -> dict[str, list[Sequence[object]]]:

@@ -9,9 +9,12 @@ would otherwise be computed on training data.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stillhouse.core.artifacts import digest_file, read_manifest
 from stillhouse.core.errors import InputError
@@ -64,7 +67,7 @@ class GeneratedQueries:
         table = table[~table["text"].map(normalise).isin(forms)]
         rows_K = passages.rows_of(list(table["taken_from"]))
         assert (rows_K >= 0).all(), "the passages are the same"
-        layout = divisible(passages, (), settings)
+        layout, _ = divisible(passages, (), settings)
         split_A = split_articles(layout.articles, settings)
         split_K = split_A[layout.article_P[rows_K]]
         kept_K = sampled(split_K, replace(settings, max_pair_queries=None))
@@ -89,17 +92,18 @@ class AddedTrainQueries:
     def __init__(self, folder: Path) -> None:
         self.files = labels_in(PLACE, folder, "train")
 
-    def join(self, corpus: CleanCorpus, held_out: Set[str] = frozenset()) -> tuple[list[PairQuery], Counter[str]]:
+    def join(
+        self, corpus: CleanCorpus, held_out_P: NDArray[np.bool_] | None = None
+    ) -> tuple[list[PairQuery], Counter[str]]:
         """Adds the queries and their relevant passages to `corpus`, after its splits are drawn.
 
-        Returns the new queries, one row each, and the number of rows left out for each reason. `held_out` are articles
-        that no added query may ask about. A query with the text of a train query adds its passages to that query.
+        Returns the new queries, one row each, and the number of rows left out for each reason. `held_out_P` marks the
+        passages that no added query may ask about. A query with the text of a train query adds its passages to it.
         """
         texts, pairs, out = self._read(corpus)
         by_text = {normalise(query.text): id for id, query in corpus.queries.items()}
         known = {(row.query_id, row.passage_id) for row, _ in corpus.qrels}
         rows_K = corpus.passages.rows_of([passage for _, passage in pairs]).tolist()
-        articles = corpus.passages.own_articles()
         new: dict[str, PairQuery] = {}
         for (id, passage), row in zip(pairs, rows_K):
             text = texts.get(id, "")
@@ -110,7 +114,7 @@ class AddedTrainQueries:
                 out["qrel: points to no passage"] += 1
             elif there is not None and corpus.split_of[there] != "train":
                 out[f"qrel: its query is a {corpus.split_of[there]} query"] += 1
-            elif held_out and articles[row].as_py() in held_out:
+            elif held_out_P is not None and held_out_P[row]:
                 out["qrel: its article is held out for dev or test"] += 1
             elif there is None and id in corpus.queries:
                 out["qrel: its query's id is that of another query"] += 1

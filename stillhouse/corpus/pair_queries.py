@@ -18,7 +18,8 @@ own, which is called *verbatim* everywhere, and its metrics mainly show string m
 
 Train, dev and test share no article: an article, its sentences and the relevant passages of its queries are in one
 split. A link between articles of different splits makes no query. All passages are searched in every split. One or two
-articles, such as a manual, are divided into runs of passages, which then count as articles.
+articles, such as a manual, are divided into runs of passages, which then count as articles, and only `ict` is possible:
+all passages of an article of `bfs` may be right.
 
 Shapes: S sentences, P passages, A articles, L links, K drawn queries.
 """
@@ -41,8 +42,8 @@ from stillhouse.corpus.sentences import query_sentences
 from stillhouse.corpus.settings import TASKS, IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
 
-RUN = 10
-"""About as many passages are in a run; of fewer than a hundred, about as many runs are made, of at least two."""
+RUN, RUN_LEAST = 10, 2
+"""About so many passages are in a run; of fewer than a hundred, about as many runs are made."""
 _DRAWN = ("wlp", "bfs", "ict")
 """The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
 
@@ -179,8 +180,8 @@ def make_pair_queries(
     tables, that no query is taken from; they may still be relevant. Raises `InputError` for a task that the corpus does
     not support, for too few articles to hold any out, and if no train query results.
     """
-    layout = divisible(passages, links, settings)
-    tasks = _supported(layout, tuple(task for task in TASKS if task in (settings.pair_tasks or ())))
+    layout, divided = divisible(passages, links, settings)
+    tasks = _supported(layout, divided, tuple(task for task in TASKS if task in (settings.pair_tasks or ())))
     split_A = split_articles(layout.articles, settings)
     forms = {normalise(text) for text in taken}
     prose_P = np.ones(len(passages), dtype=np.bool_)
@@ -204,17 +205,23 @@ def make_pair_queries(
     return PairQueries(queries, tasks, articles, verbatim)
 
 
-def divisible(passages: TakenPassages, links: Iterable[tuple[str, str]], settings: IngestSettings) -> ArticleLayout:
-    """The articles of a corpus; instead of one or two, of which none could be held out, runs of their passages."""
+def divisible(
+    passages: TakenPassages, links: Iterable[tuple[str, str]], settings: IngestSettings
+) -> tuple[ArticleLayout, bool]:
+    """The articles of a corpus, or instead of one or two, of which none could be held out, runs of their passages.
+
+    Also returns whether these are runs.
+    """
     own, order = passages.own_articles(), (passages.column("section"), passages.column("position"))
     layout = lay_out(own, *order, links)
-    if layout.articles > 2 or sum(_held_out(layout.articles, settings)) < layout.articles:
-        return layout
+    few = len(passages) < 3 * RUN_LEAST or layout.articles > 2
+    if few or sum(_held_out(layout.articles, settings)) < layout.articles:
+        return layout, False
     sizes_P = np.diff(layout.offsets)[layout.article_P]
-    runs_P = np.maximum(1, sizes_P // max(2, min(RUN, len(passages) // RUN)))
+    runs_P = np.maximum(1, sizes_P // max(RUN_LEAST, min(RUN, len(passages) // RUN)))
     place_P = layout.place_P - layout.offsets[layout.article_P]
     run_P = layout.article_P * len(passages) + place_P * runs_P // sizes_P
-    return lay_out(pa.array(run_P.astype(str)), *order, ())
+    return lay_out(pa.array(run_P.astype(str)), *order, ()), True
 
 
 def _held_out(articles: int, settings: IngestSettings) -> list[int]:
@@ -243,9 +250,10 @@ def split_articles(articles: int, settings: IngestSettings) -> NDArray[np.int8]:
     return split_A
 
 
-def _supported(layout: ArticleLayout, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _supported(layout: ArticleLayout, divided: bool, asked: tuple[str, ...]) -> tuple[str, ...]:
+    single = (np.diff(layout.offsets) <= 1).all()
     lacks = {
-        "bfs": "no article of several passages" if (np.diff(layout.offsets) <= 1).all() else "",
+        "bfs": "only one or two articles" if divided else "no article of several passages" if single else "",
         "wlp": "" if len(layout.links_L2) else "no links between its articles",
     }
     for task in asked:

@@ -132,7 +132,8 @@ class IngestSettings:
     dev_queries: str | None = setting(
         None,
         "a folder with labelled dev queries: queries.jsonl and qrels/dev.tsv, in BEIR layout, as `stillhouse label` "
-        "writes them; the winner is chosen on these alone where other dev queries are made from the corpus",
+        "writes them; where others are made from the corpus, the winner is chosen on these alone if there are 30, and "
+        "fewer can overturn the choice of the made ones",
         location=True,
     )
     test_queries: str | None = setting(

@@ -135,7 +135,7 @@ def _rows_of_articles(corpus: Corpus, articles: pd.Series) -> pd.DataFrame:
 
 class JudgedQueries:
     """The judged queries of a split: those of the source if there are `fewest` of them or no others (`labelled`), else
-    also those made from the corpus.
+    those made from the corpus.
 
     A passage is right for a query (in its qrels), wrong, or neither. Neither are passages with the text of a right one
     and the passage that a made query was taken from (`relevance.never_negative`). If qrels name documents, all passages
@@ -145,9 +145,9 @@ class JudgedQueries:
     def __init__(self, corpus: Corpus, split: str = "dev", at_most: int | None = None, fewest: int = 1) -> None:
         queries = corpus.queries_of(split)
         queries = queries[queries["query_id"].isin(corpus.qrels_of(split)["query_id"])]
-        labelled = queries[queries["origin"] == SOURCE]
-        self.labelled = len(labelled) >= min(fewest, max(1, len(queries)))
-        chosen = labelled if self.labelled else queries
+        real = queries["origin"] == SOURCE
+        self.labelled = int(real.sum()) >= min(fewest, max(1, len(queries)))
+        chosen = queries[real == self.labelled]
         if at_most is not None:
             chosen = chosen.iloc[evenly_spaced(len(chosen), at_most)]
         self.query_ids = list(chosen["query_id"])

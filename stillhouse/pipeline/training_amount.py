@@ -175,7 +175,8 @@ class Amounts:
         more = min(share, self.all_questions)
         asked = used
         if used and self.written and share < 1:
-            asked = max(min(FEWEST_ASKED, used), int(share * used))
+            asked = min(used, self.scale(None).passages)
+            asked = max(min(FEWEST_ASKED, asked), int(share * asked))
         elif used and more > 1:
             asked = int(more * used) if more < self.all_questions else None
         scale = self.scale(asked)

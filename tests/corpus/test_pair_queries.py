@@ -156,6 +156,9 @@ def test_runs_of_passages_are_held_out_of_one_or_two_documents(sizes: dict[str, 
         for passage in (query.taken_from, query.positive):
             article, number = passage.split("#")
             splits[article, int(number) * runs[article] // len(articles[article])].add(query.split)
+    assert made.tasks == ("ict",), "of another passage of the article, which may be any here, nothing is wrong"
+    with pytest.raises(InputError, match="only one or two articles"):
+        make_pair_queries(taken_of(articles), [], replace(choices, pair_tasks=("bfs",)))
     assert len(splits) == all_runs > 5 and all(len(of) == 1 for of in splits.values())
     assert set.union(*splits.values()) == set(SPLITS)
 

@@ -54,12 +54,13 @@ class Contest:
         If `before` is given, the winner on other queries, a system must beat it on these too.
         """
         metric, errors = self.config.metric_for_best_model, self.config.standard_errors
-        first: list[Contender] = []
+        order = list(self.contenders.values())
         if before is not None:
             if before.fusion.late:
                 self._add_late(before.retriever, tokens)
-            first = [self.contenders[before.name]]
-        winner = choose_winner([*first, *self.contenders.values()], metric, errors)
+            own = [of for of in self.contenders.values() if of.retriever == before.retriever]
+            order = [self.contenders[before.name], *own, *order]
+        winner = choose_winner(order, metric, errors)
         if before is not None and before.retriever != winner.retriever:
             shutil.rmtree(tokens, ignore_errors=True)
         encoder = BiEncoder.load(self.retrievers[winner.retriever])

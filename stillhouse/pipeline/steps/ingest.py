@@ -142,7 +142,7 @@ def _pair_lines(config: IngestSettings, facts: Mapping[str, Any]) -> Iterator[st
         why = facts["pair_queries_not_made"]
         yield f"NO TRAIN QUERIES: the source has none, and none are made from the corpus: {why}"
     parts = facts.get("articles_of_split", {})
-    noun = "articles" if sum(parts.values()) <= facts["articles"] else "runs of passages"
+    noun = "articles" if sum(parts.values()) <= facts["articles"] else "runs of passages (as articles)"
     for split, count in facts.get("generated_queries", {}).items():
         kind = "synthetic" if "synthetic" in facts["labels"] else "more"
         yield f"{kind} {split} queries, by a language model, of {parts[split]:,} {noun}: {count:,}"

@@ -47,8 +47,8 @@ class Config(InferenceConfig):
     )
     span_gain: float | None = setting(
         None,
-        "without labelled dev queries: a later retriever competes only if RR@10 of random spans of passages, as "
-        "searches for them, rises by at least this over the first; null = always",
+        "on made dev queries a later retriever competes only if RR@10 of random spans of passages, as searches for "
+        "them, rises by at least this over the first; null = always",
         minimum=0,
     )
     depth: int = setting(100, "candidates from BM25 and from the retriever", minimum=1)
@@ -97,9 +97,10 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
             gains = span_gains(retrievers, hybrids, corpus, context, config)
             competing = {name: of for name, of in retrievers.items() if gains.get(name, math.inf) >= least}
         contest = replace(contest, judged=guess, retrievers=competing, factors=contest.factors)
-    winner = contest.winner(tokens)
+    winner, before = contest.winner(tokens), dict[str, Any]()
     if judged.labelled and not guess.labelled:
         # Twenty questions alone would choose worse than none do (benchmarks/no_labels.md).
+        before = {"winner_on_made": winner.name, "made_queries": len(guess)}
         contest = replace(contest, judged=judged, retrievers=retrievers)
         winner = contest.winner(tokens, winner)
     contenders = contest.contenders
@@ -116,13 +117,16 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
         for name, gain in gains.items()
         if name not in contest.retrievers
     )
+    if before:
+        out += f"; it must lead {before['winner_on_made']}, the winner on {before['made_queries']:,} made queries"
     return Report(
         describe_winner(winner, contenders, config.metric_for_best_model) + out,
         metrics={f"{figure}/{name}": value for figure, of in figures.items() for name, value in of.items()},
         facts=_written(winner, retrievers, indexes, bm25, outputs)
         | {"chosen_by": config.metric_for_best_model, "queries": len(contest.judged), **figures}
         | {"dev_rr10_interval": dict(zip(contenders, bounds_CB.tolist())), "synthetic": not judged.labelled}
-        | ({"span_gains": gains} if gains else {}),
+        | ({"span_gains": gains} if gains else {})
+        | before,
     )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from beir_source import write_beir
 
 from stillhouse.core.artifacts import read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.corpus.store import Corpus
+from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.registry import find_step
 
@@ -99,3 +101,25 @@ def test_another_folder_changes_the_corpus_and_one_without_qrels_is_refused(
     (tmp_path / "added" / "qrels" / "train.tsv").unlink()
     with pytest.raises(InputError, match="queries export"):
         ingest(train_queries=str(tmp_path / "added"))
+
+
+def test_only_the_held_out_runs_of_one_document_take_no_queries(tmp_path: Path) -> None:
+    step, paragraphs = (
+        find_step("ingest"),
+        [f"The lever number {n} moves the part with the sign {n}." for n in range(60)],
+    )
+    (tmp_path / "manual.txt").write_text("\n\n".join(paragraphs), encoding="utf-8")
+    plain = {"source": str(tmp_path / "manual.txt"), "pair_sentence_words": 4}
+    execute(step, step.config(**plain), {}, {"corpus": tmp_path / "before"})
+    before = Corpus.open(tmp_path / "before")
+    ids = list(before.passages["passage_id"])
+    queries = {f"f{n}": f"somebody asks {n}" for n in range(len(ids))}
+    write_beir(tmp_path / "added", (), queries, train=[(f"f{n}", id) for n, id in enumerate(ids)])
+    execute(step, step.config(**plain, train_queries=str(tmp_path / "added")), {}, {"corpus": tmp_path / "after"})
+    facts = read_manifest(tmp_path / "after").facts
+    parts = facts["articles_of_split"]
+    assert sum(parts.values()) == 10 and len(ids) == 60
+    assert facts["added_train_queries"] == 6 * parts["train"]
+    assert facts["not_added"] == {"qrel: its article is held out for dev or test": 60 - 6 * parts["train"]}
+    judged = JudgedQueries(before)
+    assert len(judged) and (judged.judged(np.arange(60, dtype=np.int32)[None].repeat(len(judged), 0)).sum(1) > 55).all()

@@ -238,9 +238,10 @@ def test_a_few_real_questions_must_beat_what_made_ones_choose(
 
     monkeypatch.setattr("stillhouse.pipeline.steps.contest.choose_winner", choose)
     made = run_step("select-best", inputs, precision="fp32")
-    assert calls[:3] == [(alone, {6}), ([late], {6}), ([late, *alone], {2})]
+    assert calls[:3] == [(alone, {4}), ([late], {4}), ([late, *alone], {2})]
     facts = read_manifest(made["retriever"]).facts
     assert (facts["winner"], facts["queries"], facts["synthetic"]) == (winner, 2, False)
+    assert (facts["winner_on_made"], facts["made_queries"]) == (late, 4)
     assert (made["hybrid"] / "tokens").exists() == stays
 
 

@@ -272,16 +272,21 @@ REASONS = {
 
 
 def reasons_to_drop(
-    queries: Sequence[MadeQuery], terms: Sequence[Sequence[str]], found_Q: NDArray[np.bool_], unlikely_share: float
+    queries: Sequence[MadeQuery],
+    terms: Sequence[Sequence[str]],
+    found_Q: NDArray[np.bool_],
+    unlikely_share: float,
+    english: bool = True,
 ) -> list[str]:
     """Why each question is dropped, one of `REASONS`; "" if it is kept. The order of the questions does not matter.
 
-    `terms` are the questions' terms for a search by words. `found_Q` says whether a search found the passage again.
+    `terms` are the questions' terms for a search by words. `found_Q` says whether a search found the passage again. The
+    words that point at a passage are English, so another language has no `UNCLEAR` questions.
     """
     least = unlikely(queries, unlikely_share)
     reasons = []
     for query, found in zip(queries, found_Q.tolist(), strict=True):
-        holds = {LOST: not found, UNCLEAR: points(query.text), UNLIKELY: query.id in least}
+        holds = {LOST: not found, UNCLEAR: english and points(query.text), UNLIKELY: query.id in least}
         reasons.append(next((reason for reason, held in holds.items() if held), ""))
     kept = [place for place, reason in enumerate(reasons) if not reason]
     for place in near_duplicates([queries[place] for place in kept], [terms[place] for place in kept]):

@@ -108,6 +108,7 @@ def choice_facts(facts: Mapping[str, Any]) -> dict[str, Any] | None:
         "formula": facts["fusion"] if partners else "",
         "chosen_by": facts["chosen_by"],
         "queries": facts["queries"],
+        "made_queries": facts.get("made_queries", 0),
         "systems": len(facts[f"dev_{facts['chosen_by']}"]),
     }
 

@@ -89,6 +89,9 @@ def test_every_question_has_one_outcome_in_any_order() -> None:
         )
         return dict(zip((query.id for query in queries), reasons, strict=True))
 
+    these = made("Welche These vertritt Luther?")
+    assert reasons_to_drop(these, [["these"]], np.array([True]), 0.0) == [UNCLEAR]
+    assert reasons_to_drop(these, [["these"]], np.array([True]), 0.0, english=False) == [""]
     first = outcome(queries)
     assert outcome(chance.sample(queries, len(queries))) == first
     assert set(first.values()) == {"", *REASONS}

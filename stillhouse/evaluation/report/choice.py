@@ -16,7 +16,8 @@ MEASURES = {"log_likelihood": "log-likelihood (of the right passages, by its sco
 class Choice:
     """The winner: its retriever, what ranks with it ("BM25", "late interaction"), and by which formula.
 
-    It was chosen from `systems` systems on `queries` dev queries.
+    It was chosen from `systems` systems on `queries` dev queries, which could only overturn a choice by `made_queries`
+    made ones if there were any.
     """
 
     retriever: str
@@ -25,6 +26,7 @@ class Choice:
     chosen_by: str
     queries: int
     systems: int
+    made_queries: int = 0
 
     @property
     def name(self) -> str:

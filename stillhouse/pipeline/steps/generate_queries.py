@@ -182,6 +182,7 @@ def _reasons(
         bm25.terms.of(texts) if bm25 else list(map(terms_in, texts)),
         np.any(found, axis=0) if found else np.ones(len(queries), dtype=np.bool_),
         config.drop_unlikely,
+        bm25 is None or bm25.terms.language in ("en", ""),
     )
 
 
@@ -242,5 +243,5 @@ STEP = Step(
     ),
     outputs=(Port("queries", "the questions, for `ingest`"),),
     run=run,
-    version=3,
+    version=4,
 )

@@ -30,7 +30,7 @@ from stillhouse.search.bm25 import BM25
 from stillhouse.search.hybrid import unfitted
 from stillhouse.search.searcher import Searcher, open_index
 from stillhouse.search.vector_index import VectorIndex
-from stillhouse.search.winner import log_likelihoods
+from stillhouse.search.winner import choice_facts, log_likelihoods
 
 Run = Callable[..., dict[str, Path]]
 
@@ -242,6 +242,8 @@ def test_a_few_real_questions_must_beat_what_made_ones_choose(
     facts = read_manifest(made["retriever"]).facts
     assert (facts["winner"], facts["queries"], facts["synthetic"]) == (winner, 2, False)
     assert (facts["winner_on_made"], facts["made_queries"]) == (late, 4)
+    told = choice_facts(facts)
+    assert told is not None and (told["queries"], told["made_queries"]) == (2, 4)
     assert (made["hybrid"] / "tokens").exists() == stays
 
 

@@ -62,8 +62,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     from stillhouse.evaluation.samples import Samples
     from stillhouse.evaluation.significance import bootstrap_intervals
     from stillhouse.models.encoder import BiEncoder
-    from stillhouse.pipeline.steps.contest import Contest, compares_unfitted
     from stillhouse.search.bm25 import BM25
+    from stillhouse.search.contest import Contest, compares_unfitted
     from stillhouse.search.hybrid import FEWEST_TO_FIT, TOKENS, Fusion, HybridIndex, unfitted
     from stillhouse.search.late_interaction import write_tokens
     from stillhouse.search.searcher import open_index
@@ -74,7 +74,8 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     corpus, bm25 = Corpus.open(inputs["corpus"]), BM25.load(inputs["bm25"])
     judged, tokens = JudgedQueries(corpus), outputs["hybrid"] / TOKENS
     hybrids = {name: HybridIndex(bm25, open_index(indexes[name], corpus)) for name in retrievers}
-    contest = Contest(judged, retrievers, hybrids, corpus, context, config)
+    rules = config.fusion, config.depth, config.metric_for_best_model, config.standard_errors
+    contest = Contest(judged, retrievers, hybrids, corpus, *rules, context, config)
     if not len(judged):
         first, unmeasured = next(iter(retrievers)), np.empty(0)
         fusion = Fusion(depth=config.depth)

@@ -185,7 +185,7 @@ def test_made_or_few_questions_do_not_decide_on_late_interaction(
             contenders = list(contenders)
             return ([one for one in contenders if not one.fusion.late] or contenders)[best]
 
-        monkeypatch.setattr("stillhouse.pipeline.steps.contest.choose_winner", choose)
+        monkeypatch.setattr("stillhouse.search.contest.choose_winner", choose)
         monkeypatch.setattr("stillhouse.search.hybrid.FEWEST_TO_FIT", enough)
         dense = {"corpus": corpus, "retriever": retriever}
         index = run_step("index", dense, f"{corpus.name} index", precision="fp32")["index"]
@@ -236,7 +236,7 @@ def test_a_few_real_questions_must_beat_what_made_ones_choose(
         calls.append((list(by_name), {len(one.reciprocal_ranks) for one in by_name.values()}))
         return by_name["start + BM25" if len(calls) == 1 else late if len(calls) == 2 or stays else "other"]
 
-    monkeypatch.setattr("stillhouse.pipeline.steps.contest.choose_winner", choose)
+    monkeypatch.setattr("stillhouse.search.contest.choose_winner", choose)
     made = run_step("select-best", inputs, precision="fp32")
     assert calls[:3] == [(alone, {4}), ([late], {4}), ([late, *alone], {2})]
     facts = read_manifest(made["retriever"]).facts

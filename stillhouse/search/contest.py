@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +19,33 @@ from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.rankings import Rows
 from stillhouse.evaluation.relevance import JudgedQueries
 from stillhouse.models.encoder import BiEncoder
+from stillhouse.models.settings import InferenceConfig
 from stillhouse.models.token_states import TokenReader, state_width
-from stillhouse.pipeline.steps.spec import Paths
 from stillhouse.search.hybrid import Fusion, HybridIndex, MeasuredRankings, can_fit, fused_scores, measure_rankings
 from stillhouse.search.late_interaction import LateInteraction, write_tokens
 from stillhouse.search.reading import lexical_factor
 from stillhouse.search.searcher import query_vectors, searches_on_gpu
 from stillhouse.search.winner import Contender, choose_winner, common_candidates, log_likelihoods
 
-if TYPE_CHECKING:
-    from stillhouse.pipeline.steps.select_best import Config
-
 
 @dataclass
 class Contest:
     """Retrievers, each alone and with BM25, and the winner with late interaction too, on judged dev queries.
 
-    `contenders` are those measured so far, by name.
+    `contenders` are those measured so far, by name. `fusion` and `depth` are settings of `select-best`; `metric` and
+    `standard_errors` are those of `choose_winner`.
     """
 
     judged: JudgedQueries
-    retrievers: Paths
+    retrievers: Mapping[str, Path]
     hybrids: Mapping[str, HybridIndex]
     corpus: Corpus
+    fusion: str
+    depth: int
+    metric: str
+    standard_errors: float
     context: Context
-    config: Config
+    config: InferenceConfig
     factors: dict[str, float] = field(default_factory=dict)
     """How much more BM25 counts with each retriever where no weights are fitted."""
 
@@ -53,19 +54,18 @@ class Contest:
 
         If `before` is given, the winner on other queries, a system must beat it on these too.
         """
-        metric, errors = self.config.metric_for_best_model, self.config.standard_errors
         order = list(self.contenders.values())
         if before is not None:
             if before.fusion.late:
                 self._add_late(before.retriever, tokens)
             own = [of for of in self.contenders.values() if of.retriever == before.retriever]
             order = [self.contenders[before.name], *own, *order]
-        winner = choose_winner(order, metric, errors)
+        winner = choose_winner(order, self.metric, self.standard_errors)
         if before is not None and before.retriever != winner.retriever:
             shutil.rmtree(tokens, ignore_errors=True)
         encoder = BiEncoder.load(self.retrievers[winner.retriever])
         readable = state_width(encoder) if self.judged.labelled else compares_unfitted(encoder)
-        if winner.fusion.late or self.config.fusion != "auto" or not readable:
+        if winner.fusion.late or self.fusion != "auto" or not readable:
             return winner
         late = self._add_late(winner.retriever, tokens)
         if late is None:
@@ -74,15 +74,15 @@ class Contest:
         # (benchmarks/no_labels.md).
         with_bm25 = winner.fusion.method != "dense"
         joins = not self.judged.labelled or (with_bm25 and compares_unfitted(encoder) and not can_fit(self.judged))
-        return choose_winner([late] if joins else [winner, late], metric, errors)
+        return choose_winner([late] if joins else [winner, late], self.metric, self.standard_errors)
 
     @cached_property
     def contenders(self) -> dict[str, Contender]:
-        alone, found = Fusion(depth=self.config.depth), dict[str, Contender]()
+        alone, found = Fusion(depth=self.depth), dict[str, Contender]()
         for name, ranked in self._ranked.items():
             dense_QU = self.hybrids[name].products(self._vectors[name], self._rows_QU)
             systems = {"dense": (alone, dense_QU)}
-            if self.config.fusion != "never":
+            if self.fusion != "never":
                 both_QUF = np.stack([self._bm25_QU, dense_QU], axis=2)
                 systems["hybrid"] = ranked.fusion, fused_scores(ranked.fusion, self._rows_QU, both_QUF)
             for system, (fusion, scores_QU) in systems.items():
@@ -91,7 +91,7 @@ class Contest:
         return found
 
     def factor(self, name: str) -> float:
-        if self.config.fusion == "never" or can_fit(self.judged):
+        if self.fusion == "never" or can_fit(self.judged):
             return 1.0
         if name not in self.factors:
             hybrid = self.hybrids[name]
@@ -133,7 +133,7 @@ class Contest:
         return {name: self._measured(self.hybrids[name], name) for name in self.retrievers}
 
     def _measured(self, hybrid: HybridIndex, name: str) -> MeasuredRankings:
-        depth = self.config.depth
+        depth = self.depth
         gpu = searches_on_gpu(hybrid.index, depth, self.context)
         return measure_rankings(hybrid, self.judged, self._vectors[name], depth, gpu=gpu, factor=self.factor(name))
 

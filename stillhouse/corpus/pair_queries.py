@@ -43,7 +43,7 @@ from stillhouse.corpus.settings import TASKS, IngestSettings
 from stillhouse.corpus.taken_passages import TakenPassages
 
 RUN, RUN_LEAST = 10, 2
-"""About so many passages are in a run; of fewer than a hundred, about as many runs are made."""
+"""A run has about so many passages, and at least so many; fewer than a hundred are divided into about ten runs."""
 _DRAWN = ("wlp", "bfs", "ict")
 """The order in which tasks take their sentences, each sentence once: the task with the fewest candidates goes first."""
 
@@ -214,8 +214,8 @@ def divisible(
     """
     own, order = passages.own_articles(), (passages.column("section"), passages.column("position"))
     layout = lay_out(own, *order, links)
-    few = len(passages) < 3 * RUN_LEAST or layout.articles > 2
-    if few or sum(_held_out(layout.articles, settings)) < layout.articles:
+    too_few = layout.articles <= sum(_held_out(layout.articles, settings))
+    if layout.articles > 2 or not too_few or len(passages) < 3 * RUN_LEAST:
         return layout, False
     sizes_P = np.diff(layout.offsets)[layout.article_P]
     runs_P = np.maximum(1, sizes_P // max(RUN_LEAST, min(RUN, len(passages) // RUN)))

@@ -63,7 +63,7 @@ class Contest:
         winner = choose_winner(order, self.metric, self.standard_errors)
         if before is not None and before.retriever != winner.retriever:
             shutil.rmtree(tokens, ignore_errors=True)
-        encoder = BiEncoder.load(self.retrievers[winner.retriever])
+        encoder = self._encoder(winner.retriever)
         readable = state_width(encoder) if self.judged.labelled else compares_unfitted(encoder)
         if winner.fusion.late or self.fusion != "auto" or not readable:
             return winner
@@ -133,9 +133,8 @@ class Contest:
         return {name: self._measured(self.hybrids[name], name) for name in self.retrievers}
 
     def _measured(self, hybrid: HybridIndex, name: str) -> MeasuredRankings:
-        depth = self.depth
-        gpu = searches_on_gpu(hybrid.index, depth, self.context)
-        return measure_rankings(hybrid, self.judged, self._vectors[name], depth, gpu=gpu, factor=self.factor(name))
+        gpu, factor = searches_on_gpu(hybrid.index, self.depth, self.context), self.factor(name)
+        return measure_rankings(hybrid, self.judged, self._vectors[name], self.depth, gpu=gpu, factor=factor)
 
     @cached_property
     def _rows_QU(self) -> Rows:

@@ -151,7 +151,7 @@ def ours(
     what: str, longest: int, ids: np.ndarray, offsets: np.ndarray, work: Path, memory_mib: int
 ) -> Callable[[], list[int]]:
     """`counting`: tables of all n-grams on disk; `importance`: that, the files of the step, and AMI of every token."""
-    from stillhouse.pretraining.importance import Plan, Source, write_importance
+    from stillhouse.pretraining.importance import Source, write_importance
     from stillhouse.pretraining.ngram_merge import Memory
     from stillhouse.pretraining.ngrams import count_ngrams
 
@@ -159,10 +159,9 @@ def ours(
     if what == "counting":
         return lambda: [len(order.keys) for order in count_ngrams(ids, offsets, longest, work, memory).orders]
     source = Source(ids, offsets, "")
-    plan = Plan(longest)
     out = work / "out"
     out.mkdir(parents=True)
-    return lambda: write_importance(plan, source, out, work / "tables", memory)[0].distinct
+    return lambda: write_importance(source, longest, 1, None, out, work / "tables", memory)[0].distinct
 
 
 def peer(name: str, longest: int, ids: np.ndarray, offsets: np.ndarray) -> Callable[[], list[int]]:

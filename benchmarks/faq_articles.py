@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from lxml import html
+from stillhouse.corpus.sources.article import Article
+from stillhouse.corpus.sources.html_article import read_page
+from stillhouse.corpus.sources.rows import Passage
 
 PLACES = (
     ("Python", "doc/python3.*/html/faq/*.html"),
@@ -26,27 +30,27 @@ def faq_articles(share: Path = Path("/usr/share")) -> Iterator[dict[str, Any]]:
         if not (pages := sorted({page.resolve() for page in share.glob(pattern)})):
             raise SystemExit(f"{title}'s are not here; type: apt-get install python3.11-doc perl-doc debian-faq")
         for page in pages:
-            parts = pod_parts(page.read_text(encoding="utf-8")) if page.suffix == ".pod" else html_parts(page)
-            sections: list[dict[str, Any]] = [{"heading": None, "paragraphs": []}]
-            for heading, part in parts:
-                if heading:
-                    sections.append({"heading": part, "paragraphs": []})
-                else:
-                    sections[-1]["paragraphs"].append(part)
+            parts = pod_parts(page) if page.suffix == ".pod" else html_parts(page)
+            sections = [
+                {"heading": heading, "paragraphs": [words for _, words in of]}
+                for heading, of in groupby(parts, itemgetter(0))
+            ]
             yield {"_id": page.stem, "title": title, "sections": sections}
 
 
-def html_parts(page: Path) -> Iterator[tuple[bool, str]]:
-    """Whether each part is a heading, and its words; the numbers and links of headings are left out."""
-    for element in html.parse(page, html.HTMLParser(encoding="utf-8")).iter("h1", "h2", "h3", "h4", "p", "pre"):
-        words = " ".join(element.text_content().replace("¶", " ").split())
-        yield element.tag[0] == "h", re.sub(r"^[\d.]+ ", "", words) if element.tag[0] == "h" else words
+def html_parts(page: Path) -> Iterator[tuple[str, str]]:
+    """The passages of a page as `ingest` reads it, each after its heading without a number."""
+    for row in read_page((), Article(page, page.name, page.name, page.stem, (".html",)), page.read_bytes()):
+        if isinstance(row, Passage):
+            yield re.sub(r"^[\d.]+ ", "", row.section), row.text
 
 
-def pod_parts(text: str) -> Iterator[tuple[bool, str]]:
-    for part in re.split(r"\n\s*\n", text):
+def pod_parts(page: Path) -> Iterator[tuple[str, str]]:
+    """The paragraphs of a page in Perl's format, each after its heading."""
+    heading = ""
+    for part in re.split(r"\n\s*\n", page.read_text(encoding="utf-8")):
         words = " ".join(re.sub(r"[A-Z]<+ ?([^<>]*?) ?>+", r"\1", part).split())
-        if heading := re.match(r"=head\d (.*)", words):
-            yield True, heading[1]
+        if found := re.match(r"=head\d (.*)", words):
+            heading = found[1]
         elif not words.startswith("="):
-            yield False, words
+            yield heading, words

@@ -1,4 +1,4 @@
-"""Token importance from a token cache: count, add counts of other passages, prune, compute one AMI value per token."""
+"""Token importance from a token cache: count, prune, compute one AMI value per token."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillhouse.core.arrays import new_array
-from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.pretraining.ngram_files import Saved, load_counts, read_about, save_counts
+from stillhouse.pretraining.ngram_files import Saved, load_counts, save_counts
 from stillhouse.pretraining.ngram_merge import Memory
-from stillhouse.pretraining.ngram_tables import NgramTables
 from stillhouse.pretraining.ngrams import count_ngrams
 from stillhouse.pretraining.pmi import score_tokens
 
@@ -40,16 +38,6 @@ class Source:
         return Source(self.ids[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0], self.tokenizer)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to count. `others`: a count folder of other passages; `own`: whether to count these."""
-
-    window: int
-    min_count: int = 1
-    others: Path | None = None
-    own: bool = True
-
-
 @doing("counting n-grams")
 def count_passages(source: Source, window: int, out: Path, work: Path, memory: Memory) -> Saved:
     """Write the counts of these passages to `out` as a count folder; `work` holds temporary files."""
@@ -58,44 +46,23 @@ def count_passages(source: Source, window: int, out: Path, work: Path, memory: M
 
 
 @doing("counting n-grams and scoring tokens")
-def write_importance(plan: Plan, source: Source, out: Path, work: Path, memory: Memory) -> tuple[Saved, float]:
+def write_importance(
+    source: Source, window: int, min_count: int, counted: Path | None, out: Path, work: Path, memory: Memory
+) -> tuple[Saved, float]:
     """Write `ami.npy` and the files of a count folder to `out`; `work` holds temporary files.
 
-    Returns the n-grams written and the standard deviation of AMI. Raises `InputError` for counts of another window or
-    tokenizer, and if there is nothing to count.
+    `counted` is a count folder of these passages, if they were counted in shards. Returns the n-grams written and the
+    standard deviation of AMI.
     """
-    tables = _counts(plan, source, work, memory)
-    saved = save_counts(tables, out, tokenizer=source.tokenizer, min_count=plan.min_count)
+    tables = (
+        count_ngrams(source.ids, source.offsets, window, work / "own", memory)
+        if counted is None
+        else load_counts([counted], work / "sum", memory)[0]
+    )
+    saved = save_counts(tables, out, tokenizer=source.tokenizer, min_count=min_count)
     ami_T = new_array(out / "ami.npy", np.float32, len(source.ids))
-    score_tokens(tables, source.ids, source.offsets, ami_T, memory, plan.min_count)
+    score_tokens(tables, source.ids, source.offsets, ami_T, memory, min_count)
     return saved, _spread(ami_T)
-
-
-def _counts(plan: Plan, source: Source, work: Path, memory: Memory) -> NgramTables:
-    """The tables to score with: from these passages, others or both."""
-    if not plan.own and plan.others is None:
-        raise InputError(
-            "nothing to count: leave own at true, or give the input counts, an output of `stillhouse importance`"
-        )
-    if plan.others is not None:
-        _refuse_other_kind(plan, plan.others, source.tokenizer)
-        if not plan.own:
-            return load_counts([plan.others], work / "sum", memory)[0]
-    own = count_ngrams(source.ids, source.offsets, plan.window, work / "own", memory)
-    if plan.others is None:
-        return own
-    save_counts(own, work / "own_counts", tokenizer=source.tokenizer)
-    return load_counts([plan.others, work / "own_counts"], work / "sum", memory)[0]
-
-
-def _refuse_other_kind(plan: Plan, others: Path, tokenizer: str) -> None:
-    about = read_about(others)
-    for what, theirs, ours in (("window", len(about.totals), plan.window), ("tokenizer", about.tokenizer, tokenizer)):
-        if theirs != ours:
-            raise InputError(
-                f"--counts {others} has {what} {theirs}, but this run has {ours}; "
-                "run `stillhouse importance` for it again with the same settings and tokenizer"
-            )
 
 
 def _spread(values_T: NDArray[np.float32]) -> float:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing
-from stillhouse.corpus.schemas import ADDED, SOURCE
 from stillhouse.corpus.store import Corpus
 from stillhouse.evaluation.answer_matching import AnswerMatcher
 from stillhouse.evaluation.rankings import Rows, first_kept, repeated
@@ -207,23 +206,6 @@ def best_of(asked: MiningQueries, rows_QW: Rows, depth: int, accept: Sequence[Ac
         dropped += before - int(keep_BW.sum())
         rows_QD[queries_B] = first_kept(rows_BW, keep_BW, depth)
     return rows_QD, dropped
-
-
-@doing("looking for the passages of made queries")
-def comes_back(asked: MiningQueries, search: Search, depth: int, right: AnswerSets) -> NDArray[np.bool_]:
-    """Whether to train on each query, bool [Q]: no if it was made from the corpus for training, and none of its
-    passages, `right`, is among the best `depth` of a search.
-
-    This is the round trip from a passage to a query and back (Promptagator, Dai et al. 2023). A query whose passage is
-    not found is about something else, or so vague that many passages answer it.
-    """
-    made_Q = ((asked.queries["split"] == SPLITS[0]) & ~asked.queries["origin"].isin([SOURCE, ADDED])).to_numpy()
-    keep_Q = ~made_Q
-    for start in range(0, made_Q.sum(), QUERIES_AT_ONCE):
-        queries_B = np.flatnonzero(made_Q)[start : start + QUERIES_AT_ONCE]
-        rows_BK, _ = search(queries_B, min(depth, asked.passages))
-        keep_Q[queries_B] = right.hold(queries_B[:, None], rows_BK).any(axis=1)
-    return keep_Q
 
 
 def random_passages(asked: MiningQueries, taken_QD: Rows, count: int, seed: int) -> Rows:

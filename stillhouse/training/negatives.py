@@ -30,7 +30,7 @@ def training_queries(corpus: Corpus) -> pd.DataFrame:
 class Negatives:
     """`queries` (query_id, split) and their negatives `rows_QD`: passage rows, best first, padded with -1.
 
-    Training reads these queries alone; mining may have left some out (`round_trip_depth`).
+    Training reads these queries alone.
     """
 
     queries: pd.DataFrame

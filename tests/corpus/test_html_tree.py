@@ -157,3 +157,23 @@ def test_what_follows_the_marked_part_of_a_page_is_not_read(marked: str, write: 
     page = f"<body>Menu {marked.format('<p>Bats hunt.</p> At night.')}\u00a9 2024 Example Corp</body>"
     corpus = read(write({"a.html": page}))
     assert [row.text for row in corpus.passages.values()] == ["Bats hunt.", "At night."]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        '<div class=toc><dl><dt>1.1. <a href="#need">Do I need it?</a></dt><dt>1.2. <a href="#no">No</a></dl></div>',
+        '<ul><li><p><a class=reference href="a.html#need"><span>1</span> Do I need <em>it</em>?</a></p></ul>',
+        '<table><tr><td>2.</td><td><a href="#need">Do I need it?</a></td></tr></table><p><a href="#">Up</a></p>',
+    ],
+)
+def test_a_table_of_contents_is_left_out(contents: str, write: Write, read: Read) -> None:
+    """Its entries repeat the words of a question, and would rank before the section that answers it."""
+    heading = '<h2><a id=need href="#need">Do I need it?</a></h2>'
+    kept = (
+        '<p><a href="b.html">Tea</a></p><p>See <a href="#need">Do I need it?</a></p><p>No.</p><p><a href="#f">1</a></p>'
+    )
+    corpus = read(write({"a.html": contents + heading + kept + '<pre><a href="#x">x</a></pre>', "b.html": "<p>other"}))
+    texts = [(row.section, row.text) for row in corpus.passages.values()]
+    asked = [("Do I need it?", text) for text in ("Tea", "See Do I need it?", "No.", "1", "x")]
+    assert texts == [*asked, ("", "other")]

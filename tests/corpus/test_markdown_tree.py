@@ -148,6 +148,9 @@ def test_titles_and_sections(text: str, title: str, sections: list[str], reasons
         ("```\nopen\n\nend", ["open\nend"]),
         ("~~gone~~ H~2~O", ["gone H~2~O"]),
         ("<me@a.md> and [x](mailto:b@c)", ["me@a.md and x"]),
+        ("- [Do I *need* it?](#need)\n  1. [Yes](#yes)\n- [Or](#or) not\n\n[Up](#) [1](#f)", ["Or not"]),
+        ("- [Do I need it?](#need)\n\n- [No](#no)\n\nSee [No](#no).\n\n[1](#f)", ["See No.", "1"]),
+        ("| to | does |\n| - | - |\n| [go](#go) | [run](#run) |", ["to | does\ngo | run"]),
     ],
 )
 def test_passages_hold_the_text_without_markup(text: str, said: list[str], tmp_path: Path) -> None:

@@ -25,6 +25,14 @@ class Block:
     page: int = 0
 
 
+def only_links_to_sections(text: str, outside: str) -> bool:
+    """Whether a text is a table of contents, given its words `outside` links to sections: only numbers and marks.
+
+    It is not a passage. It repeats a question that is a heading, and so would rank before the section that answers it.
+    """
+    return any(map(str.isalpha, text)) and not any(map(str.isalpha, outside))
+
+
 @dataclass(frozen=True)
 class Article:
     """An article file of a tree: its name in messages, its path below the tree, and its id.

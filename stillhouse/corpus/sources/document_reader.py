@@ -29,8 +29,6 @@ MEMORY = 2 << 30
 LONGEST = 1 << 26
 """Characters of text that a file may have."""
 ENCRYPTED = "encrypted; save it without a password"
-_CONTENTS = re.compile(r"^[\s\d.*+\\-]*\[[^\]]*\]\(#[^)]*\)[\s\d]*$\n?", re.MULTILINE)
-"""An entry of a table of contents: a line that is only a link within the document."""
 _TITLE = re.compile(r"<dc:title\b[^>]*>([^<]+)</dc:title>")
 
 
@@ -64,7 +62,7 @@ def _read_pdf(data: bytes) -> tuple[str, list[Block]]:
 
 def _blocks(data: bytes, suffix: str, page: int = 0) -> Iterator[Block]:
     text = anydoc.to_markdown_bytes(data, suffix[1:])  # type: ignore[arg-type]
-    for block in markdown_blocks(_CONTENTS.sub("", text)):
+    for block in markdown_blocks(text):
         block.line, block.page = page or 1, page
         yield block
 

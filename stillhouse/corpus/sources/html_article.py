@@ -1,4 +1,5 @@
-"""An HTML page as an article: headings are sections; paragraphs, list items, table rows and code are passages.
+"""An HTML page as an article: headings are sections; paragraphs, list items, table rows and code are passages, and
+tables of contents are left out.
 
 Ids are made as in a tree of Markdown. If a page has exactly one `main` (or element with that role, or `article`), only
 that is read. The title is its first `h1`, else the page's `title`, else the file's name.
@@ -11,7 +12,7 @@ from typing import Any
 
 from lxml import etree, html
 
-from stillhouse.corpus.sources.article import Article, Block
+from stillhouse.corpus.sources.article import Article, Block, only_links_to_sections
 from stillhouse.corpus.sources.rows import CODE, CONTENT_LENGTH, TABLE, Row
 from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import NotText, decode_page
@@ -103,8 +104,14 @@ def _page_of(target: str) -> str:
 def _blocks(page: Any) -> Iterator[Block]:
     """The headings and paragraphs of a page, in order: the text between two boundaries of block elements is one."""
     parts: list[str] = []
+    outside: list[str] = []
     links: list[str] = []
-    level, pre, table, line = 0, 0, 0, 1
+    level, pre, table, to_section, line = 0, 0, 0, 0, 1
+
+    def say(words: str | None) -> None:
+        parts.append(words or "")
+        if not to_section:
+            outside.append(words or "")
 
     def flush() -> Iterator[Block]:
         text = "".join(parts)
@@ -113,8 +120,11 @@ def _blocks(page: Any) -> Iterator[Block]:
             text = text.rstrip("".join(_HEADING_MARKS) + " ")
         if text.strip():
             kind = CODE if pre else TABLE if table else ""
+            if not level and not pre and only_links_to_sections(text, "".join(outside)):
+                text = ""
             yield Block(line, level, text, [_page_of(link) for link in links], kind)
         parts.clear()
+        outside.clear()
         links.clear()
 
     walk = etree.iterwalk(page, events=("start", "end", "comment", "pi"))
@@ -128,22 +138,25 @@ def _blocks(page: Any) -> Iterator[Block]:
                 walk.skip_subtree()
                 continue
             if tag == "br":
-                parts.append("\n")
+                say("\n")
             elif tag in CELLS:
-                parts.append(" ")
+                say(" ")
             elif tag not in INLINE:
                 line = element.sourceline or line
                 level = HEADINGS.index(tag) + 1 if tag in HEADINGS else 0
                 pre += tag == "pre"
                 table += of_data
-            elif tag == "a" and element.get("href"):
-                links.append(element.get("href"))
-            parts.append(element.text or "")
+            elif tag == "a" and (target := element.get("href")):
+                links.append(target)
+                to_section += "#" in target
+            say(element.text)
         elif event == "end" and not _is_left_out(element) and tag not in INLINE:
             yield from flush()
             level = 0
             pre -= tag == "pre"
             table -= of_data
+        elif event == "end" and tag == "a" and not _is_left_out(element):
+            to_section -= "#" in element.get("href", "")
         if event != "start" and element is not page:  # what follows a `main` is not its text
-            parts.append(element.tail or "")
+            say(element.tail)
     yield from flush()

@@ -3,7 +3,8 @@
 A paragraph is a passage, even in a quotation, a list item or a footnote. A list without blank lines between its items
 is one passage with one line per item, and a table is one passage with one line per row and ` | ` between cells. A block
 of code, without its blank lines, is one passage, and so is the text of a block of HTML, without its tags. A paragraph
-keeps only its words: emphasis, links, images, code and HTML lose their marks, and comments are left out.
+keeps only its words: emphasis, links, images, code and HTML lose their marks. Comments and tables of contents are left
+out.
 """
 
 import html
@@ -13,7 +14,7 @@ from typing import Any
 
 import pyromark
 
-from stillhouse.corpus.sources.article import Block
+from stillhouse.corpus.sources.article import Block, only_links_to_sections
 from stillhouse.corpus.sources.rows import CODE, TABLE
 
 _OPTIONS = (
@@ -73,6 +74,8 @@ class _Reading:
         self._depth = self._lists = 0  # containers and lists that are open
         self._block = Block(0, 0, "")
         self._words: list[str] = []
+        self._outside: list[str] = []  # words that are not in a link to a section
+        self._in_links: list[bool] = []  # of each link that is open, whether to a section
         self._cells: list[str] = []
         self._rows: list[str] = []
         self._list = Block(0, 0, "")
@@ -83,6 +86,8 @@ class _Reading:
         if not self._block.line:  # in an item, without a paragraph
             self._block.line = self._line_at(place)
         self._words.append(words)
+        if not any(self._in_links):
+            self._outside.append(words)
 
     def begin(self, tag: str, about: Any, place: dict[str, int]) -> Iterator[Block]:
         if tag in _LEAVES:
@@ -94,13 +99,17 @@ class _Reading:
             self.end_item()
             self._depth += 1
             self._lists += tag == "List"
-        elif tag in ("Link", "Image") and about["link_type"] != "Email":
+        elif tag in ("Link", "Image"):
             self.say("", place)
-            self._block.targets.append(about["dest_url"])
+            self._in_links.append("#" in about["dest_url"])
+            if about["link_type"] != "Email":
+                self._block.targets.append(about["dest_url"])
 
     def end(self, tag: str) -> Iterator[Block]:
         if tag == "TableCell":
             self._cells.append(self._taken_words())
+        elif tag in ("Link", "Image"):
+            self._in_links.pop()
         elif tag in ("TableHead", "TableRow"):
             self._rows += [CELL.join(self._cells).strip()] if any(self._cells) else []
             self._cells.clear()
@@ -123,8 +132,9 @@ class _Reading:
         elif tag == "HtmlBlock":
             block.text, block.kind = _words_of_html("".join(self._words))
         else:
-            block.text = self._taken_words()
+            block.text = self._taken_words() if tag == "Heading" else self._taken_prose()
         self._words.clear()
+        self._outside.clear()
         return block
 
     def end_item(self) -> None:
@@ -133,7 +143,7 @@ class _Reading:
             return
         self._list.line = self._list.line or self._block.line
         self._list.targets += self._block.targets
-        if item := self._taken_words():
+        if item := self._taken_prose():
             self._items.append(item)
         self._block = Block(0, 0, "")
 
@@ -142,6 +152,11 @@ class _Reading:
             self._list.text = "\n".join(self._items)
             yield self._list
             self._list, self._items = Block(0, 0, ""), []
+
+    def _taken_prose(self) -> str:
+        outside, words = "".join(self._outside), self._taken_words()
+        self._outside.clear()
+        return "" if only_links_to_sections(words, outside) else words
 
     def _taken_words(self) -> str:
         words = "".join(self._words)

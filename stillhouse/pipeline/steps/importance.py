@@ -15,21 +15,19 @@ class Config(CountingConfig):
     """Settings of `importance`."""
 
     min_count: int = setting(1, "drop n-grams (n > 1) that occur less often; their PMI is 0", minimum=1)
-    own: bool = setting(True, "count these passages; false = score them with --counts alone")
 
 
 def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Report:
     from stillhouse.core.artifacts import read_manifest
     from stillhouse.core.own_machine import own_cores
-    from stillhouse.pretraining.importance import Plan, Source, write_importance
+    from stillhouse.pretraining.importance import Source, write_importance
     from stillhouse.pretraining.ngram_merge import Memory
 
     source = Source.open(inputs["tokens"], read_manifest(inputs["tokens"], verify=False).facts.get("tokenizer", ""))
-    # Shares contain these passages' own counts.
-    own, others = (config.own, inputs.get("counts")) if context.shares is None else (False, context.shares)
-    plan = Plan(config.window, config.min_count, others, own)
     memory = Memory(config.memory_mib << 20, min(8, own_cores()))
-    saved, spread = write_importance(plan, source, outputs["importance"], context.work, memory)
+    saved, spread = write_importance(
+        source, config.window, config.min_count, context.shares, outputs["importance"], context.work, memory
+    )
     distinct = {f"distinct_{n}_grams": count for n, count in enumerate(saved.distinct, start=1)}
     facts = {"tokens": len(source.ids), "ami_standard_deviation": round(spread, 4), **distinct}
     # Algorithm 1 adds noise of a fixed size to AMI: how random its masks are depends on how far AMI values spread.
@@ -48,7 +46,7 @@ STEP = Step(
     "importance",
     "counts n-grams and scores every token by its average mutual information (CDMAE eq. 7-8)",
     Config,
-    inputs=(TOKENS, Port("counts", "n-gram counts of other passages, to add to these", kind="model", optional=True)),
+    inputs=(TOKENS,),
     outputs=(Port("importance", "n-gram counts and one AMI value per token"),),
     run=run,
 )

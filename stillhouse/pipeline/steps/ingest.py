@@ -185,6 +185,6 @@ STEP = Step(
     ),
     outputs=(CORPUS,),
     run=run,
-    version=10,
+    version=11,
     divided=True,
 )

@@ -39,12 +39,6 @@ class Config(NegativesConfig, InferenceConfig):
         "margin or without_answers filters some out",
         minimum=1,
     )
-    round_trip_depth: int | None = setting(
-        None,
-        "round-trip filtering: leave out train queries that were made from the corpus and whose passage the "
-        "retriever does not rank this high; null = keep all",
-        minimum=1,
-    )
     others_depth: int = setting(0, "mix in this many of the best negatives of `others` for each query", minimum=0)
     random_negatives: int = setting(0, "random passages to mix in per query", minimum=0)
     seed: int = setting(42, "seed of the random passages", minimum=0)
@@ -63,7 +57,6 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     import numpy as np
 
     from stillhouse.corpus.store import Corpus
-    from stillhouse.evaluation.relevance import AnswerSets
     from stillhouse.models.encoder import BiEncoder
     from stillhouse.search.searcher import open_index, query_vectors, searches_on_gpu
     from stillhouse.training import mine_negatives as mining
@@ -102,28 +95,13 @@ def run(config: Config, inputs: Paths, outputs: Paths, context: Context) -> Repo
     rows_QD = mining.interleaved([*sources, random_QD])
 
     rows_QD = asked.judged_first(rows_QD)
-    kept_Q = np.ones(len(asked), dtype=np.bool_)
-    if config.round_trip_depth is not None:
-        kept_Q = mining.comes_back(asked, ranking.search, config.round_trip_depth, AnswerSets(offsets, positives))
-        if not (asked.queries["split"][kept_Q] == "train").any():
-            raise InputError(
-                f"no train query has its passage among the retriever's first {config.round_trip_depth}; "
-                "raise round_trip_depth, or set it to null"
-            )
-    negatives = Negatives(asked.queries.loc[kept_Q, ["query_id", "split"]].reset_index(drop=True), rows_QD[kept_Q])
+    negatives = Negatives(asked.queries[["query_id", "split"]], rows_QD)
     negatives.write(outputs["negatives"])
     said = describe(negatives)
-    if config.round_trip_depth is not None:
-        said += f"; {(~kept_Q).sum()} train queries whose passage was not found were left out"
     if limits_Q is not None:
         said += f"; {above} candidates above the margin were left out"
     return Report(
-        said,
-        facts={
-            "queries_without_negatives": int((negatives.counts() == 0).sum()),
-            "queries_left_out": int((~kept_Q).sum()),
-            "above_margin": above,
-        },
+        said, facts={"queries_without_negatives": int((negatives.counts() == 0).sum()), "above_margin": above}
     )
 
 

@@ -1,4 +1,4 @@
-"""Step `importance`: its files (docs/reference/formats.md), other passages' counts, pruning."""
+"""Step `importance`: its files (docs/reference/formats.md), counts of shards, pruning."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from token_folders import write_tokens
 
 from stillhouse.core.artifacts import digest_files, read_manifest
-from stillhouse.core.errors import InputError
+from stillhouse.pipeline.steps import count
+from stillhouse.pipeline.steps.count import STEP as COUNT
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.importance import STEP, Config
+from stillhouse.pretraining.ngram_files import merge_counts
 
 
-def importance(out: Path, tokens: Path, counts: Path | None = None, **settings: Any) -> Path:
-    inputs = {"tokens": tokens} | ({"counts": counts} if counts else {})
-    execute(STEP, Config(**settings), inputs, {"importance": out})
+def importance(out: Path, tokens: Path, **settings: Any) -> Path:
+    execute(STEP, Config(**settings), {"tokens": tokens}, {"importance": out})
     return out
 
 
@@ -37,25 +37,16 @@ def test_writes_counts_and_ami(tmp_path: Path) -> None:
     assert (facts["distinct_1_grams"], facts["distinct_2_grams"], facts["tokens"]) == (3, 2, 4)
 
 
-ONE = [[2, 4, 2, 3, 8], [4, 2, 3]]
-OTHER = [[2, 3, 8, 9, 5], [6], []]
-
-
-def test_two_shards_score_as_one_corpus(tmp_path: Path) -> None:
-    """One shard is counted, the second adds to it, and the first is scored by the sum without being counted again."""
-    one, other = write_tokens(tmp_path / "one", ONE), write_tokens(tmp_path / "other", OTHER)
-    whole = importance(tmp_path / "i_whole", write_tokens(tmp_path / "whole", ONE + OTHER))
-    first = importance(tmp_path / "i_first", one)
-    second = importance(tmp_path / "i_second", other, counts=first)
-    again = importance(tmp_path / "i_again", one, counts=second, own=False)
-    expected = digest_files(whole)
-    for folder in (second, again):
-        found = digest_files(folder)
-        assert {name: found[name] for name in found if name != "ami.npy"} == {
-            name: expected[name] for name in expected if name != "ami.npy"
-        }
-    ami = np.concatenate([np.load(again / "ami.npy"), np.load(second / "ami.npy")])
-    np.testing.assert_array_equal(ami, np.load(whole / "ami.npy"))
+def test_counts_of_shards_score_as_one_count(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "tokens", [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], []])
+    whole = importance(tmp_path / "whole", tokens)
+    folders = [tmp_path / f"counts_{shard}" for shard in (1, 2)]
+    for shard, folder in enumerate(folders, start=1):
+        execute(COUNT, count.Config(shard=shard, shards=2), {"tokens": tokens}, {"counts": folder})
+    merge_counts(folders, tmp_path / "sum", tmp_path / "work")
+    outputs = {"importance": tmp_path / "shared"}
+    execute(STEP, Config(), {"tokens": tokens}, outputs, shares=tmp_path / "sum")
+    assert digest_files(tmp_path / "shared") == digest_files(whole)
 
 
 def test_pruning(tmp_path: Path) -> None:
@@ -63,12 +54,3 @@ def test_pruning(tmp_path: Path) -> None:
     tokens = write_tokens(tmp_path / "tokens", [[2, 4, 2, 4]])
     facts = read_manifest(importance(tmp_path / "importance", tokens, window=2, min_count=2)).facts
     assert facts["dropped_2_grams"] == round(1 / 3, 4)
-
-
-def test_refuses_counts_of_another_tokenizer_and_no_counts(tmp_path: Path) -> None:
-    counts = importance(tmp_path / "counts", write_tokens(tmp_path / "one", ONE, "a"))
-    other = write_tokens(tmp_path / "other", ONE, "b")
-    with pytest.raises(InputError, match="has tokenizer a, but this run has b"):
-        importance(tmp_path / "importance", other, counts=counts)
-    with pytest.raises(InputError, match=r"nothing to count: leave own at true, or give the input counts"):
-        importance(tmp_path / "importance", other, own=False)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from passage_corpora import write_passages
 
-from stillhouse.core.artifacts import read_manifest, whole_folder, write_manifest
+from stillhouse.core.artifacts import read_manifest, write_manifest
 from stillhouse.core.context import Context
 from stillhouse.core.errors import InputError
-from stillhouse.corpus.store import Corpus, passage_texts, write_tables
+from stillhouse.corpus.store import Corpus, passage_texts
 from stillhouse.training.group_training import open_samplers
-from stillhouse.training.groups import GroupSampler
 from stillhouse.training.negatives import Negatives
 
 Run = Callable[..., dict[str, Path]]
@@ -57,58 +55,6 @@ def test_a_margin_to_the_positive_whether_the_ranking_has_it_or_not(
     facts = read_manifest(made["negatives"]).facts
     assert facts["above_margin"] == pytest.approx(dropped, abs=3) and dropped > 18
     assert facts["queries_without_negatives"] == sum(set(row) == {-1} for row in rows(made))
-
-
-def test_a_made_query_whose_passage_is_not_found_is_left_out_of_training(
-    run_step: Run, small_corpus: Path, retriever: Path, tmp_path: Path
-) -> None:
-    """Every other train query and all dev queries count as made; passage n is the positive of query n."""
-    corpus = corpus_of_made_queries(small_corpus, tmp_path / "made")
-    asked = Corpus.open(corpus)
-    origins, train = list(asked.queries["origin"]), len(asked.queries_of("train"))
-    inputs = {"corpus": corpus, "retriever": retriever}
-    inputs |= {"index": run_step("index", inputs, precision="fp32")["index"]}
-    exact = scores_of(asked, retriever)
-    ranks = [int((row > row[number]).sum()) for number, row in enumerate(exact)]
-    depth = sorted(ranks[1:train:2])[2] + 1
-    kept = [n for n in range(len(exact)) if n >= train or origins[n] == "source" or ranks[n] < depth]
-    of_train = [number for number in kept if number < train]
-    assert train > len(of_train) > origins[:train].count("source")
-    plain = rows(run_step("mine", inputs, "plain", negatives_depth=6, precision="fp32"))
-    found = run_step("mine", inputs, "found", negatives_depth=6, precision="fp32", round_trip_depth=depth)["negatives"]
-    assert rows({"negatives": found}) == [plain[number] for number in kept]
-    assert read_manifest(found).facts["queries_left_out"] == len(exact) - len(kept)
-    sampler = GroupSampler(asked, Negatives.read(found), "train", 1, 6, 1)
-    assert list(sampler.texts) == [asked.queries["text"][number] for number in of_train]
-    assert sampler.positives.tolist() == of_train
-    both = run_step("mine", inputs | {"others": found}, "both", negatives_depth=4, others_depth=2)
-    assert len(rows(both)) == len(exact)
-
-
-def corpus_of_made_queries(
-    small_corpus: Path,
-    folder: Path,
-    labelled: Sequence[int] = range(0, 12, 2),
-    relevant: np.ndarray | None = None,
-    split: str = "",
-) -> Path:
-    """The small corpus, whose queries were made from it, except those of these rows.
-
-    `relevant` are the rows of the passages of the train and dev queries, if not their own. All train queries move to
-    `split`, if it is named.
-    """
-    corpus = Corpus.open(small_corpus)
-    origin = ["source" if row in labelled else "ict" for row in range(len(corpus.queries))]
-    tables = {name: pq.read_table(small_corpus / f"{name}.parquet").to_pydict() for name in ("passages", "qrels")}
-    for number, row in enumerate([] if relevant is None else relevant):
-        tables["qrels"]["passage_id"][number] = f"p{row}"
-    queries = {name: list(corpus.queries[name]) for name in ("query_id", "text", "split")}
-    for splits in (queries["split"], tables["qrels"]["split"]):
-        splits[:12] = [split or "train"] * 12
-    with whole_folder(folder) as staging:
-        write_tables(staging, tables | {"queries": queries | {"origin": origin}})
-        write_manifest(staging, "ingest", {}, {}, {"passages": len(corpus.passages)})
-    return folder
 
 
 def test_sources_are_mixed(run_step: Run, dense: dict[str, Path], lexical: Path) -> None:

@@ -15,6 +15,7 @@ from stillhouse.core import context
 from stillhouse.core.errors import InputError
 from stillhouse.core.monitoring.activity import doing, watched
 from stillhouse.core.terminal import show, visible, visible_json
+from stillhouse.corpus.titles import shown_title
 from stillhouse.pipeline.graph import ARTIFACTS
 from stillhouse.pipeline.parser import Parser, flag
 from stillhouse.pipeline.step_command import add_context_flags, environment
@@ -175,7 +176,7 @@ def layout(hit: Hit, width: int) -> list[str]:
 
     The hit of a document has the section after the title.
     """
-    names = " · ".join(filter(None, (hit.title, getattr(hit, "section", ""))))
+    names = shown_title(hit.title, getattr(hit, "section", ""))
     title, text = (visible(re.sub(r"[\t\n\v\f\r ]+", " ", each).strip()) for each in (names, hit.text))
     first = f"{hit.rank:2}. {title or '(no title)'}  [{hit.score:.4f}]  {visible(hit.passage_id)}"
     about = [f"{name}: {', '.join(value) if isinstance(value, list) else value}" for name, value in hit.fields.items()]

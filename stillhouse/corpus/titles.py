@@ -30,6 +30,11 @@ def passage_text(title: str, text: str, titles: str = SPACE) -> str:
     return read_title(title, titles) + text.replace(SEPARATOR, " ")
 
 
+def shown_title(title: str, section: str) -> str:
+    """A passage's title and section for a person. In a file's passages, the title ends in the section."""
+    return title if title.endswith(section) else " · ".join(filter(None, (title, section)))
+
+
 def divided(text: str) -> tuple[str, str, bool]:
     """The title, the text, and whether a separator is between them; without one, everything is text."""
     title, separator, rest = text.partition(SEPARATOR)

@@ -30,6 +30,7 @@ TREE = {
 }
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 def test_a_tree_becomes_passages_links_and_labels(tmp_path: Path) -> None:
     source = open_source(str(write_files(TREE, tmp_path)))
     assert source.format == "article-tree"
@@ -39,9 +40,9 @@ def test_a_tree_becomes_passages_links_and_labels(tmp_path: Path) -> None:
         ("plants/shrub#1", "shrub", "", 0, "A shrub is small."),
         ("plants/shrub#2", "shrub", "", 1, "Up, away, gone"),
         ("tea#1", "Black tea", "", 0, "Tea is a leaf of a shrub."),
-        ("tea#2", "Black tea", "Making", 1, "Pour water on it."),
-        ("tea#3", "Black tea", "Making", 2, "# not a heading\nx = 1"),
-        ("tea#4", "Black tea", "Milk", 3, "See tea and shrub."),
+        ("tea#2", "Black tea: Making", "Making", 1, "Pour water on it."),
+        ("tea#3", "Black tea: Making", "Making", 2, "# not a heading\nx = 1"),
+        ("tea#4", "Black tea: Milk", "Milk", 3, "See tea and shrub."),
         ("two%20words#1", "two words", "", 0, "Named with a space."),
         ("water#1", "Water", "", 0, "Water is wet. It boils."),
     ]

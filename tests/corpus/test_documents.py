@@ -28,6 +28,7 @@ from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import LeftOut, NotProse, Passage, Rejected
 
 Write = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("paragraphs_apart")
 CHOICE, WORDS = random.Random(0), ("tea", "leaves", "of", "Assam", "are", "oxidised", "co-operatively")
 SECTIONS = {
     f"Part {k}": [f"Here {' '.join(CHOICE.choices(WORDS, k=90))}." for _ in range(12)] for k in ("one", "two", "three")
@@ -122,15 +123,15 @@ def test_a_mixed_folder_is_read_whole(write: Write) -> None:
     assert source.format == "article-tree" and all(f"1 .{kind}" in source.notes[0] for kind in ("odt", "md", "html"))
     rows = list(source.rows())
     assert [(*row[:3], row.section, (row.fields or {}).get("page")) for row in rows if isinstance(row, Passage)] == [
-        ("a#1", "Tea & water", "Pour the water.", "Making", None),
-        ("a#2", "Tea & water", "Kind | Minutes\nBlack | 4", "Making", None),
-        ("a#3", "Tea & water", "Drink it.", "Drinking", None),
-        ("b#1", "On leaves", "Green leaves.", "Leaves", None),
-        ("c#1", "A book", "Chapter 1.", "1", None),
-        ("c#2", "A book", "Chapter 2.", "2", None),
-        ("d#1", "d", "It is warm.", "Why tea", 1),
-        ("d#2", "d", "No title here.", "Why tea", 2),
-        ("d#3", "d", "Drink tea.", "Summary", 3),
+        ("a#1", "Tea & water: Making", "Pour the water.", "Making", None),
+        ("a#2", "Tea & water: Making", "Kind | Minutes\nBlack | 4", "Making", None),
+        ("a#3", "Tea & water: Drinking", "Drink it.", "Drinking", None),
+        ("b#1", "On leaves: Leaves", "Green leaves.", "Leaves", None),
+        ("c#1", "A book: 1", "Chapter 1.", "1", None),
+        ("c#2", "A book: 2", "Chapter 2.", "2", None),
+        ("d#1", "d: Why tea", "It is warm.", "Why tea", 1),
+        ("d#2", "d: Why tea", "No title here.", "Why tea", 2),
+        ("d#3", "d: Summary", "Drink tea.", "Summary", 3),
         ("e#1", "E", "See a.", "", None),
         ("f#1", "f", "A page.", "", None),
         ("g#1", "g", "A text.", "", None),
@@ -150,7 +151,8 @@ def test_a_pdf_gives_its_paragraphs_whole_with_their_sections_and_pages(write: W
     passages = rows_of(write({"a.pdf": pdf()}), Passage)
     known = [(heading, text) for heading, paragraphs in SECTIONS.items() for text in paragraphs]
     assert [(row.section, row.text) for row in passages[:-1]] == known
-    assert passages[-1].text == "boil(water)\nwait(4)" and {row.title for row in passages} == {"The tea manual"}
+    assert passages[-1].text == "boil(water)\nwait(4)"
+    assert {row.title for row in passages} == {f"The tea manual: {heading}" for heading in SECTIONS}
     pages = [row.fields["page"] for row in passages]
     assert pages == sorted(pages) and set(pages) == set(range(1, max(pages) + 1)) and max(pages) > 3
 

@@ -72,6 +72,7 @@ def test_questions_with_their_passages(name: str, as_folder: bool, tmp_path: Pat
     assert found == ASKED and set(corpus.split_of.values()) == {"train"}
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 def test_sections_of_one_document_are_its_articles(tmp_path: Path) -> None:
     (tmp_path / "it.md").write_text("# It\n\n## How tall\n\nNine.\n\nTen.\n\n## Who sells\n\nA shop.")
     articles = [row.article_id for row in read(tmp_path / "it.md").passages.values()]
@@ -79,6 +80,7 @@ def test_sections_of_one_document_are_its_articles(tmp_path: Path) -> None:
     assert {row.article_id for row in read(tmp_path).passages.values()} == {"it"}
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 @pytest.mark.parametrize("name", PASSAGES)
 @pytest.mark.parametrize("as_folder", [False, True])
 def test_passages_without_ids(name: str, as_folder: bool, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.rows import Passage
 
 Write, Read = Callable[..., Path], Callable[..., CleanCorpus]
+pytestmark = pytest.mark.usefixtures("paragraphs_apart")
 
 PAGE = b"""<!DOCTYPE html>
 <html><head><title>Tea &mdash; us</title><style>p { color: red }</style><script>var p = "<p>no</p>";</script></head>
@@ -67,12 +68,12 @@ def test_a_tree_of_pages_becomes_passages_links_and_labels(write: Write, read: R
         ("plants/shrub#2", "A shrub", "", 1, "paragraphs & caf\u00e9"),
         ("tea#1", "Black tea", "", 0, "Loose text on two lines and on."),
         ("tea#2", "Black tea", "", 1, "Tea is a leaf."),
-        ("tea#3", "Black tea", "Making", 2, "Pour water"),
-        ("tea#4", "Black tea", "Making", 3, "Wait"),
-        ("tea#5", "Black tea", "Making", 4, "x = 1\n  y = 2"),
-        ("tea#6", "Black tea", "Making", 5, "Kind Minutes"),
-        ("tea#7", "Black tea", "Making", 6, "Black 4"),
-        ("tea#8", "Black tea", "Links", 7, "away gone all self file"),
+        ("tea#3", "Black tea: Making", "Making", 2, "Pour water"),
+        ("tea#4", "Black tea: Making", "Making", 3, "Wait"),
+        ("tea#5", "Black tea: Making", "Making", 4, "x = 1\n  y = 2"),
+        ("tea#6", "Black tea: Making", "Making", 5, "Kind Minutes"),
+        ("tea#7", "Black tea: Making", "Making", 6, "Black 4"),
+        ("tea#8", "Black tea: Links", "Links", 7, "away gone all self file"),
         ("two#1", "Blog", "", 0, "One"),
         ("two#2", "Blog", "", 1, "Two"),
         ("water#1", "Water", "", 0, "caf\u00e9"),

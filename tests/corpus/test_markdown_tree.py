@@ -15,6 +15,7 @@ from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected
 from stillhouse.corpus.store import Corpus
 
 Write = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("paragraphs_apart")
 
 ARTICLE = """---
 title: "Black tea: all of it"
@@ -75,7 +76,7 @@ def test_an_article_with_everything(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, ARTICLE)
     kinds = {row.id: row.kind for row in rows if isinstance(row, NotProse)}
     passages = [row for row in rows if isinstance(row, Passage)]
-    assert {row.title for row in passages} == {"Black tea: all of it"}
+    assert {row.title for row in passages} == {f"Black tea: all of it: {part}" for part in ("Brewing", "Steps")}
     assert [(row.section, kinds.get(row.id, ""), row.where.partition(":")[2], row.text) for row in passages] == [
         ("Brewing", "", "11", "Pour hot water on the leaves, and wait for 3\u00a0minutes."),
         ("Steps", "", "17", "boil\npour, as told\nslowly"),
@@ -121,7 +122,8 @@ def test_an_article_with_everything(tmp_path: Path) -> None:
 def test_titles_and_sections(text: str, title: str, sections: list[str], reasons: list[str], tmp_path: Path) -> None:
     rows = rows_of(tmp_path, text)
     passages = [row for row in rows if isinstance(row, Passage)]
-    assert [(row.title, row.section) for row in passages] == [(title, section) for section in sections]
+    titles = [f"{title}: {section}" if section else title for section in sections]
+    assert [(row.title, row.section) for row in passages] == list(zip(titles, sections))
     assert [row.reason for row in rows if isinstance(row, Rejected)] == reasons
 
 

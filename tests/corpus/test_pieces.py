@@ -82,6 +82,7 @@ def test_sentences_stay_whole_across_line_breaks() -> None:
     assert {piece.text[-6:] for piece in Splitting(16, by="sentence", count=words).pieces(passage(text))} == {"three."}
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 def test_processes_give_the_same_pieces_and_their_kinds(tmp_path: Path, tiny_model: Path) -> None:
     for name, text in ARTICLES.items():
         (tmp_path / "articles").mkdir(exist_ok=True)

@@ -334,6 +334,7 @@ def test_a_corpus_read_back_is_the_same(write: Write, tmp_path: Path) -> None:
     assert (facts["rejected"], facts["left_out"], facts["answers"]["test"]) == ({}, {}, 1)
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 def test_queries_that_a_corpus_made_are_left_out_when_it_is_read_back(write: Write, tmp_path: Path) -> None:
     pairs = IngestSettings(
         queries="pairs",

@@ -194,7 +194,7 @@ def markdown(known: Known) -> tuple[dict[str, bytes], list[Row]]:
     parts, rows = ["# Title #\n"], []
     for number, (title, text) in enumerate(known.passages):
         parts += [f"## {title}\n", text.replace(" ", "\n") if number % 2 else f"{text}\n", ""]
-        rows.append(("passage", f"a#{number + 1}", "Title", text, "a", title, number))
+        rows.append(("passage", f"a#{number + 1}", f"Title: {title}" if title else "Title", text, "a", title, number))
     return {"a.md": "\n".join(parts).encode()}, rows
 
 
@@ -204,7 +204,7 @@ def pages(known: Known) -> tuple[dict[str, bytes], list[Row]]:
     for number, (title, text) in enumerate(known.passages):
         title = title.rstrip("".join("¶§#\uf0c1🔗 "))
         parts.append(f"<h2>{html.escape(title)}</h2>\n<p>{html.escape(text)}</p>")
-        rows.append(("passage", f"a#{number + 1}", "Title", text, "a", title, number))
+        rows.append(("passage", f"a#{number + 1}", f"Title: {title}" if title else "Title", text, "a", title, number))
     return {"a.html": "".join(parts).encode()}, rows
 
 

@@ -22,7 +22,18 @@ from stillhouse.corpus.sources.lines import spaceless, together
 from stillhouse.corpus.sources.markdown_article import markdown_blocks
 from stillhouse.corpus.sources.options import Options
 from stillhouse.corpus.sources.plain_article import plain_blocks
-from stillhouse.corpus.sources.rows import CONTENT_LENGTH, Each, LeftOut, Link, Part, Passage, Rejected, Row, Source
+from stillhouse.corpus.sources.rows import (
+    CONTENT_LENGTH,
+    Each,
+    LeftOut,
+    Link,
+    Part,
+    Passage,
+    Qrel,
+    Rejected,
+    Row,
+    Source,
+)
 from stillhouse.corpus.sources.table_columns import kept_fields
 from stillhouse.corpus.sources.text_encoding import NotText, decode_text
 
@@ -102,9 +113,9 @@ def open_article_tree(
     one file, whose sections are the articles: made questions are held out by articles.
 
     An article's id is its path below the tree without the suffix, with white space percent-encoded. Of files with the
-    same id, the one whose suffix is first in `SUFFIXES` is read. A passage's id is `<article id>#<k>` for the k-th
-    passage of the article, counted from 1. Links out of the folder are rejected; `queries.jsonl` and `qrels/` must not
-    be such links.
+    same id, the one whose suffix is first in `SUFFIXES` is read. A passage's id is `<article id>#<k>`, where
+    k is the number of its first paragraph in the article. Links out of the folder are rejected; `queries.jsonl` and
+    `qrels/` must not be such links.
     """
     found = tree_files(folder, suffixes)
     if not found.paths:
@@ -115,6 +126,7 @@ def open_article_tree(
     for path in labels.values():
         if leads_out(path, folder):
             raise InputError(f"{path} links out of the source; put the file itself there, or remove it")
+    labelled = {row.passage_id for row in read_labels(labels) if isinstance(row, Qrel)}
     ids = {relative: spaceless(Path(relative).with_suffix("").as_posix()) for relative in found.paths}
     files = {path.relative_to(folder).as_posix(): path for path in found.paths.values()}
     kinds = Counter(_suffix(path) for path in files.values())
@@ -125,7 +137,7 @@ def open_article_tree(
         last_first = sorted(ids, key=lambda relative: SUFFIXES.index(_suffix(Path(relative))), reverse=True)
         read = {ids[relative]: relative for relative in last_first}
         for (name, path), (relative, id) in zip(files.items(), ids.items()):
-            yield Article(path, name, relative, id, linkable), read[id] != relative
+            yield Article(path, name, relative, id, linkable, labelled), read[id] != relative
 
     def linked(row: Row) -> Row:
         if alone and isinstance(row, Passage) and row.section:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from stillhouse.corpus.store import Corpus
+from stillhouse.corpus.titles import shown_title
 from stillhouse.evaluation.figures import Measured
 from stillhouse.evaluation.relevance import relevant_passages
 
@@ -128,9 +129,8 @@ def _passages(corpus: Corpus, passage_ids: Sequence[str]) -> pd.DataFrame:
 
 
 def _shown(passages: pd.DataFrame, passage_id: str, length: int = SNIPPET) -> Passage:
-    row = passages.loc[passage_id]
-    names = [str(row[name]) for name in ("title", "section") if row[name]]
-    return Passage(passage_id, " · ".join(dict.fromkeys(names)) or passage_id, snippet(str(row["text"]), length))
+    title, section, text = map(str, passages.loc[passage_id, ["title", "section", "text"]])
+    return Passage(passage_id, shown_title(title, section) or passage_id, snippet(text, length))
 
 
 def snippet(text: str, length: int) -> str:

@@ -178,3 +178,9 @@ def own_work_folder(work_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatc
     work = next(work_folders)
     work.mkdir()
     monkeypatch.setenv("STILLHOUSE_WORK", str(work))
+
+
+@pytest.fixture
+def paragraphs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every paragraph of a file is a passage, to see how each is read; `test_joined_paragraphs.py` has them joined."""
+    monkeypatch.setattr("stillhouse.corpus.sources.article.JOINED", 0)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from stillhouse.corpus.cleaning import CleanCorpus, clean
-from stillhouse.corpus.sources import article
 from stillhouse.corpus.sources.detect import open_source
 from stillhouse.corpus.sources.options import Options
 
@@ -39,9 +38,3 @@ def read() -> Callable[..., CleanCorpus]:
         return clean(open_source(str(location), format, Options(**options)).rows())
 
     return take
-
-
-@pytest.fixture
-def paragraphs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every paragraph of a file is a passage, to see how each is read; `test_joined_paragraphs.py` has them joined."""
-    monkeypatch.setattr(article, "JOINED", 0)

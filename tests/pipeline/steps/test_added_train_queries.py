@@ -103,6 +103,7 @@ def test_another_folder_changes_the_corpus_and_one_without_qrels_is_refused(
         ingest(train_queries=str(tmp_path / "added"))
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 def test_only_the_held_out_runs_of_one_document_take_no_queries(tmp_path: Path) -> None:
     step, paragraphs = (
         find_step("ingest"),

@@ -11,6 +11,8 @@ from token_folders import write_tokens
 from stillhouse.core.artifacts import digest_files, read_manifest
 from stillhouse.core.errors import InputError
 from stillhouse.kubeflow.trainjob.division import add_up
+from stillhouse.pipeline.steps.execute import execute
+from stillhouse.pipeline.steps.importance import STEP, Config
 
 RunStep = Callable[..., dict[str, Path]]
 PASSAGES = [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], [], [4, 2, 4, 2, 3, 8, 9]]
@@ -29,14 +31,18 @@ def parts(run_step: RunStep, tokens: Path, shards: int) -> list[Path]:
     ]
 
 
+def scored_by(counts: Path, tokens: Path, out: Path, **settings: int) -> Path:
+    execute(STEP, Config(**settings), {"tokens": tokens}, {"importance": out}, shares=counts)
+    return out
+
+
 @pytest.mark.parametrize("shards", [1, 3, 8])
 def test_counts_of_shards_are_those_of_the_whole(shards: int, run_step: RunStep, tokens: Path, tmp_path: Path) -> None:
     """With eight shards of six passages, some shards have nothing to count."""
     counted = parts(run_step, tokens, shards)
     assert sum(read_manifest(part).facts["passages"] for part in counted) == len(PASSAGES)
     add_up(counted, tmp_path / "counts")
-    inputs = {"tokens": tokens, "counts": tmp_path / "counts"}
-    summed = run_step("importance", inputs, "summed", own=False)["importance"]
+    summed = scored_by(tmp_path / "counts", tokens, tmp_path / "summed")
     whole = run_step("importance", {"tokens": tokens}, "whole")["importance"]
     assert digest_files(summed) == digest_files(whole), "counts and importance, to the byte"
     for name in (path.name for path in (tmp_path / "counts").glob("ngrams_*")):
@@ -46,8 +52,7 @@ def test_counts_of_shards_are_those_of_the_whole(shards: int, run_step: RunStep,
 def test_pruning_is_that_of_the_whole(run_step: RunStep, tokens: Path, tmp_path: Path) -> None:
     """An n-gram that is rare in every shard may be frequent overall, so only the sum is pruned."""
     add_up(parts(run_step, tokens, 3), tmp_path / "counts")
-    inputs = {"tokens": tokens, "counts": tmp_path / "counts"}
-    summed = run_step("importance", inputs, "summed", min_count=2, own=False)["importance"]
+    summed = scored_by(tmp_path / "counts", tokens, tmp_path / "summed", min_count=2)
     whole = run_step("importance", {"tokens": tokens}, "whole", min_count=2)["importance"]
     assert digest_files(summed) == digest_files(whole)
 

@@ -307,6 +307,7 @@ def generated(run_step: RunStep, source: Path, server: ChatServer, **settings: o
     }
 
 
+@pytest.mark.usefixtures("paragraphs_apart")
 def test_made_questions_are_divided_by_articles(source: Path, run_step: RunStep) -> None:
     with serving(by_number) as server:
         made = generated(run_step, source, server)

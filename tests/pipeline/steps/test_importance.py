@@ -1,4 +1,4 @@
-"""Step `importance`: its files (docs/reference/formats.md), counts of shards, pruning."""
+"""Step `importance`: its files (docs/reference/formats.md) and pruning."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 from token_folders import write_tokens
 
-from stillhouse.core.artifacts import digest_files, read_manifest
-from stillhouse.pipeline.steps import count
-from stillhouse.pipeline.steps.count import STEP as COUNT
+from stillhouse.core.artifacts import read_manifest
 from stillhouse.pipeline.steps.execute import execute
 from stillhouse.pipeline.steps.importance import STEP, Config
-from stillhouse.pretraining.ngram_files import merge_counts
 
 
 def importance(out: Path, tokens: Path, **settings: Any) -> Path:
@@ -35,18 +32,6 @@ def test_writes_counts_and_ami(tmp_path: Path) -> None:
     np.testing.assert_allclose(ami, math.log(4), rtol=1e-6)
     facts = read_manifest(folder).facts
     assert (facts["distinct_1_grams"], facts["distinct_2_grams"], facts["tokens"]) == (3, 2, 4)
-
-
-def test_counts_of_shards_score_as_one_count(tmp_path: Path) -> None:
-    tokens = write_tokens(tmp_path / "tokens", [[2, 4, 2, 3, 8], [4, 2, 3], [2, 3, 8, 9, 5], [6], []])
-    whole = importance(tmp_path / "whole", tokens)
-    folders = [tmp_path / f"counts_{shard}" for shard in (1, 2)]
-    for shard, folder in enumerate(folders, start=1):
-        execute(COUNT, count.Config(shard=shard, shards=2), {"tokens": tokens}, {"counts": folder})
-    merge_counts(folders, tmp_path / "sum", tmp_path / "work")
-    outputs = {"importance": tmp_path / "shared"}
-    execute(STEP, Config(), {"tokens": tokens}, outputs, shares=tmp_path / "sum")
-    assert digest_files(tmp_path / "shared") == digest_files(whole)
 
 
 def test_pruning(tmp_path: Path) -> None:

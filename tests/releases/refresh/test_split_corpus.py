@@ -18,7 +18,7 @@ from stillhouse.releases.refresh.run import Request, refresh
 
 def pieces(workspace: Path) -> dict[str, str]:
     passages = Corpus.open(workspace / "artifacts" / "ingest" / "corpus").passages
-    return dict(zip(passages["passage_id"], passages["text"]))
+    return dict(zip(passages["passage_id"], passages["title"] + " " + passages["text"]))
 
 
 @pytest.mark.slow

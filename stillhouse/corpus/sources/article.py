@@ -10,7 +10,7 @@ from stillhouse.corpus.sources.rows import Link, NotProse, Passage, Rejected, Ro
 from stillhouse.corpus.words import estimated_tokens
 
 JOINED = 100
-"""Tokens, as `estimated_tokens` counts them. With the title, models read 128 of them whole."""
+"""Tokens, as `estimated_tokens` counts them. With a title, they fit into the 128 that `new` sets for long texts."""
 
 
 @dataclass(slots=True)

@@ -126,7 +126,6 @@ def open_article_tree(
     for path in labels.values():
         if leads_out(path, folder):
             raise InputError(f"{path} links out of the source; put the file itself there, or remove it")
-    labelled = {row.passage_id for row in read_labels(labels) if isinstance(row, Qrel)}
     ids = {relative: spaceless(Path(relative).with_suffix("").as_posix()) for relative in found.paths}
     files = {path.relative_to(folder).as_posix(): path for path in found.paths.values()}
     kinds = Counter(_suffix(path) for path in files.values())
@@ -136,6 +135,7 @@ def open_article_tree(
     def articles() -> Iterator[tuple[Article, bool]]:
         last_first = sorted(ids, key=lambda relative: SUFFIXES.index(_suffix(Path(relative))), reverse=True)
         read = {ids[relative]: relative for relative in last_first}
+        labelled = {row.passage_id for row in read_labels(labels) if isinstance(row, Qrel)}
         for (name, path), (relative, id) in zip(files.items(), ids.items()):
             yield Article(path, name, relative, id, linkable, labelled), read[id] != relative
 

@@ -150,13 +150,14 @@ def _blocks(page: Any) -> Iterator[Block]:
                 links.append(target)
                 to_section += "#" in target
             say(element.text)
-        elif event == "end" and not _is_left_out(element) and tag not in INLINE:
-            yield from flush()
-            level = 0
-            pre -= tag == "pre"
-            table -= of_data
-        elif event == "end" and tag == "a" and not _is_left_out(element):
-            to_section -= "#" in element.get("href", "")
+        elif event == "end" and not _is_left_out(element):
+            if tag not in INLINE:
+                yield from flush()
+                level = 0
+                pre -= tag == "pre"
+                table -= of_data
+            elif tag == "a":
+                to_section -= "#" in element.get("href", "")
         if event != "start" and element is not page:  # what follows a `main` is not its text
             say(element.tail)
     yield from flush()
